@@ -1,0 +1,96 @@
+#!/usr/bin/env node
+/**
+ * The command `sluice`. Exit 0: it was done; 1: it was refused or does not hold; 2: wrong use.
+ * Standard output is for results, standard error for progress and the log of a server.
+ */
+import { Command, CommanderError, Option } from 'commander';
+import { Fault } from '../domain/fault.ts';
+import { makeLog } from '../platform/log.ts';
+import { loadConfig, SETTINGS, shownValue, type SettingName } from './config.ts';
+import { serve, type Serving } from './serve.ts';
+import { start } from './start.ts';
+import type { Role } from './wire.ts';
+
+/** A stop that takes longer is cut: what is not done then is done by the next process. */
+const STOP_GRACE_MS = 30_000;
+
+const program = new Command('sluice')
+  .description('A flash-sale engine: refuses the many cheaply and serves the few exactly.')
+  .exitOverride()
+  .showHelpAfterError();
+
+program
+  .command('start', { hidden: true })
+  .description('everything in one process, for trying out (npm start)')
+  .option('--port <port>')
+  .option('--data <folder>')
+  .action(async (flags: { port?: string; data?: string }) => {
+    const environment = { SLUICE_DEV_IDENTITY: 'true', SLUICE_LOG: 'warn', ...process.env };
+    const { config } = loadConfig({ environment, flags: { port: flags.port, dataFolder: flags.data } });
+    await runUntilSignal(await start(config, makeLog(config.logLevel, 2), (line) => console.log(line)));
+  });
+
+program
+  .command('serve')
+  .description('one process of production; needs DATABASE_URL and REDIS_URL')
+  .addOption(new Option('--role <role>', 'what it does').choices(['api', 'worker', 'all']).default('all'))
+  .option('--port <port>', 'port to listen on; 0 takes any free one')
+  .option('--host <host>', 'address to listen on')
+  .action(async (flags: { role: Role; port?: string; host?: string }) => {
+    const { config } = loadConfig({ environment: process.env, flags: { port: flags.port, host: flags.host } });
+    await runUntilSignal(await serve(config, flags.role, makeLog(config.logLevel, 1)));
+  });
+
+program
+  .command('config')
+  .description('every setting with unit, default, source and effective value, secrets masked')
+  .option('--json', 'one JSON document')
+  .action((flags: { json?: true }) => {
+    const { config, sources } = loadConfig({ environment: process.env });
+    const rows = (Object.keys(SETTINGS) as SettingName[]).map((name) => {
+      const setting: { env: string; unit?: string; default: unknown; min?: number; max?: number; why: string } =
+        SETTINGS[name];
+      return {
+        name,
+        environment: setting.env,
+        unit: setting.unit ?? null,
+        default: shownValue(name, setting.default),
+        range: setting.min === undefined ? null : [setting.min, setting.max],
+        source: sources[name],
+        value: shownValue(name, config[name]),
+        why: setting.why,
+      };
+    });
+    if (flags.json === true) console.log(JSON.stringify({ settings: rows }, undefined, 2));
+    else
+      for (const row of rows) {
+        const unit = row.unit === null ? '' : ` ${row.unit}`;
+        console.log(
+          `${row.name} = ${JSON.stringify(row.value)}${unit}  (${row.source}; ${row.environment}) ${row.why}`,
+        );
+      }
+  });
+
+/** Runs until SIGINT or SIGTERM, then stops in order; a second signal does not hurry what must be finished. */
+async function runUntilSignal(serving: Serving): Promise<void> {
+  const signal = await new Promise<NodeJS.Signals>((resolve) => {
+    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, resolve);
+  });
+  serving.wired.log.info({ signal }, 'stopping');
+  const cut = setTimeout(() => process.exit(1), STOP_GRACE_MS);
+  await serving.stop();
+  clearTimeout(cut);
+}
+
+try {
+  await program.parseAsync(process.argv);
+} catch (error) {
+  if (error instanceof CommanderError) {
+    process.exitCode = error.exitCode === 0 ? 0 : 2;
+  } else if (error instanceof Fault) {
+    console.error(`sluice: ${error.message}`);
+    process.exitCode = error.code === 'settings_invalid' ? 2 : 1;
+  } else {
+    throw error;
+  }
+}

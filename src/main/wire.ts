@@ -1,0 +1,539 @@
+/**
+ * The composition root: builds every part from the settings and hands each the ports it needs. The only file that knows
+ * all rooms of the house; nothing is decided here.
+ */
+import { hostname } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { findActivity, shownActivities } from '../activity/1-plan/activities-table.ts';
+import { approveActivity, planActivity, type ActivityPlan, type Planned } from '../activity/1-plan/plan.ts';
+import { confirmPreheat, preheat, type PreheatReport } from '../activity/2-preheat/preheat.ts';
+import { ActivityMemory } from '../activity/3-announce/activity-memory.ts';
+import { activityRoutes } from '../activity/3-announce/activity-routes.ts';
+import { GateChanges } from '../activity/3-announce/gate-changes.ts';
+import { changeRunning } from '../activity/3-announce/gate-changes-table.ts';
+import type { Activity } from '../domain/activity.ts';
+import { Fault } from '../domain/fault.ts';
+import { isId } from '../domain/ids.ts';
+import type { Mark } from '../domain/mark.ts';
+import type { PurchaseCode } from '../domain/results.ts';
+import { endOrder } from '../order/3-give-back/give-backs-table.ts';
+import { GiveBacks } from '../order/3-give-back/give-back.ts';
+import { orderRoutes, showOrder } from '../order/order-routes.ts';
+import { findByOrderId, findOrder, latestOrder, listOrders } from '../order/orders-table.ts';
+import { systemClock, systemRandom, systemTimers, type Clock } from '../platform/clock.ts';
+import { sendBusy, sendProblem } from '../platform/http/problem.ts';
+import { makeHttpServer, type HttpReply, type HttpRequest, type HttpServer } from '../platform/http/server.ts';
+import { developmentRoute } from '../platform/identity/development-route.ts';
+import { makeBuyerIdentity } from '../platform/identity/buyers.ts';
+import { OrderIds } from '../platform/ids/order-ids.ts';
+import { WorkerNumber } from '../platform/ids/worker-number.ts';
+import { workerNumbersTable } from '../platform/ids/worker-numbers-table.ts';
+import type { Log } from '../platform/log.ts';
+import type { Database } from '../platform/postgres/database.ts';
+import { openEmbedded } from '../platform/postgres/embedded.ts';
+import { migrate } from '../platform/postgres/migrate.ts';
+import { openPool } from '../platform/postgres/pool.ts';
+import { isHoldsOwnFault } from '../platform/postgres/sql-errors.ts';
+import { openHints } from '../platform/redis/hints.ts';
+import { makeKeys, segmentOf } from '../platform/redis/keys.ts';
+import { openRedis } from '../platform/redis/link.ts';
+import { purchaseRoute } from '../purchase/1-door/purchase-route.ts';
+import { refuseByWindow } from '../purchase/2-window/window.ts';
+import { Gate } from '../purchase/4-gate/gate.ts';
+import { makeGateScripts } from '../purchase/4-gate/gate-scripts.ts';
+import { RedisTime } from '../purchase/4-gate/redis-time.ts';
+import { replyTo, type PurchaseAnswer } from '../purchase/5-receipt/answer.ts';
+import { LandingWaits, LOOK_EVERY_MS } from '../purchase/5-receipt/landing-waits.ts';
+import { receiptRoutes } from '../purchase/5-receipt/receipt-routes.ts';
+import { ReceiptSigner } from '../purchase/5-receipt/receipt-signature.ts';
+import { ReadBudget, Receipts } from '../purchase/5-receipt/receipts.ts';
+import { LandingWorker } from '../purchase/6-landing/landing-worker.ts';
+import type { LandingPorts } from '../purchase/6-landing/landing.ts';
+import { makeOutbox } from '../purchase/6-landing/outbox.ts';
+import type { Step } from '../purchase/6-landing/place-orders.ts';
+import { purchase } from '../purchase/purchase.ts';
+import { Alarms } from '../watch/alarms.ts';
+import { healthRoutes, type Part } from '../watch/health-routes.ts';
+import type { Config } from './config.ts';
+
+/** What a process does: answer buyers, land orders, or both. */
+export type Role = 'api' | 'worker' | 'all';
+
+/** Stand-ins that tests bring; production brings none. */
+export type Overrides = {
+  readonly clock?: Clock;
+  /** called around each step of the landing; the crash matrix kills the process in it */
+  readonly step?: Step;
+};
+
+/** The migrations, from sources and from the build alike. */
+const MIGRATIONS = fileURLToPath(new URL('../../migrations', import.meta.url));
+/** Redis' time is asked for when nothing else has told it for this long. */
+const TIME_PING_MS = 1_000;
+/** Memory older than this is no longer trusted to be ready. */
+const MEMORY_AGE_MS_MAX = 60_000;
+
+/** Everything around one process's work. */
+export type Wired = ReturnType<typeof wire>;
+
+/** Opens the database that the settings name: PostgreSQL, or PGlite in the data folder. */
+export function openDatabase(config: Config, log: Log, embeddedFolder: string | undefined): Database {
+  if (config.databaseUrl === undefined) {
+    if (embeddedFolder === undefined) {
+      throw new Fault('settings_invalid', 'DATABASE_URL is needed here: only `npm start` brings its own database', {
+        retryable: false,
+      });
+    }
+    return openEmbedded({ folder: embeddedFolder, log });
+  }
+  return openPool({
+    url: config.databaseUrl,
+    applicationName: 'sluice',
+    poolMax: config.databasePoolMax,
+    acquireTimeoutMs: config.databaseAcquireTimeoutMs,
+    statementTimeoutMs: config.databaseStatementTimeoutMs,
+    lockTimeoutMs: config.databaseLockTimeoutMs,
+    log,
+    clock: systemClock,
+    timers: systemTimers,
+  });
+}
+
+/** Builds the parts of one process. Nothing runs before `start`. */
+export function wire(
+  config: Config,
+  options: { role: Role; redisUrl: string; database: Database; log: Log; overrides?: Overrides },
+) {
+  const { role, redisUrl, database, log } = options;
+  const clock = options.overrides?.clock ?? systemClock;
+  const timers = systemTimers;
+  const random = systemRandom;
+  const owner = `${role}@${hostname()}:${process.pid}`;
+  const alarms = new Alarms(log, clock);
+  const keys = makeKeys(config.keyPrefix);
+  const keyTtlAfterEndMs = config.keyTtlAfterEndSeconds * 1_000;
+  const stop = new AbortController();
+  const counts = new Map<PurchaseCode, number>();
+
+  const linkOptions = {
+    url: redisUrl,
+    commandTimeoutMs: config.gateTimeoutMs,
+    connectTimeoutMs: config.connectTimeoutMs,
+    log,
+  };
+  // The landing's reads and marks have a connection of their own: they never stand before a purchase.
+  const gateLink = openRedis({ ...linkOptions, name: 'sluice-gate' });
+  const landingLink =
+    role === 'api' ? gateLink : openRedis({ ...linkOptions, commandTimeoutMs: 5_000, name: 'sluice-landing' });
+  const scripts = makeGateScripts(gateLink, keys);
+  const landingScripts = makeGateScripts(landingLink, keys);
+  const redisTime = new RedisTime(clock);
+
+  const report = (what: string) => (error: unknown) => {
+    if (error instanceof Fault) log.warn({ fault: error.code, cause: error.message }, `${what}: will be tried again`);
+    else alarms.raise('bug', { error: String(error), stack: (error as Error)?.stack }, `${what}: a bug`);
+  };
+
+  const worker = new WorkerNumber({
+    numbers: workerNumbersTable(database),
+    clock,
+    timers,
+    random,
+    log,
+    ownerName: owner,
+    leaseTtlMs: config.workerNumberLeaseSeconds * 1_000,
+    leaseMarginMs: (config.workerNumberLeaseSeconds * 1_000) / 6,
+  });
+  const orderIds = new OrderIds({ worker, clock, timers });
+
+  const memory = new ActivityMemory({
+    load: () => shownActivities(database),
+    timers,
+    clock,
+    refreshMs: config.activityRefreshMs,
+    report: report('reading activities'),
+  });
+  const leftByGate = new Map<string, { left: number; at: number }>();
+
+  const gate = new Gate({
+    scripts,
+    ids: orderIds,
+    time: redisTime,
+    clock,
+    onTurnEnd: setImmediate,
+    limits: { batchMax: config.gateBatchMax, pendingMax: config.gatePendingMax, timeoutMs: config.gateTimeoutMs },
+    reports: {
+      notReady(activityId, reason) {
+        memory.refreshSoon();
+        // another run, or a script that started late, corrects itself; everything else needs eyes
+        if (reason !== 'late') alarms.raise('gate_not_ready', { activityId, reason }, 'the gate is not ready');
+      },
+      broken(activityId, error) {
+        alarms.raise('gate_broken', { activityId, error: String(error) }, 'the gate answered what it never should');
+      },
+      decided(activityId, codes, left) {
+        leftByGate.set(activityId, { left, at: clock.monotonic() });
+        if (codes.includes(-7)) {
+          alarms.raise('gate_broken', { activityId }, 'a quantity reached the gate that the door should have refused');
+        }
+      },
+    },
+  });
+
+  const waits = new LandingWaits(timers);
+  const signer = new ReceiptSigner(config.receiptSecrets);
+  const budget = new ReadBudget(clock, config.receiptReadsPerSecond);
+  const receipts = new Receipts(
+    {
+      activity: (id) => memory.get(id),
+      readMark: scripts.readMark,
+      findByOrderId: (orderId, buyerId) => findByOrderId(database, orderId, buyerId),
+      latestOrder: (activityId, buyerId) => latestOrder(database, activityId, buyerId),
+    },
+    signer,
+    budget,
+  );
+
+  const hints = openHints({
+    url: redisUrl,
+    name: 'sluice-hints',
+    channel: keys.hints(),
+    log,
+    onMessage: (text) => waits.hint(text.split(' ')),
+    onReconnect: () => waits.hintAll(),
+  });
+  const hint = (_activityId: string, orderIds: readonly string[]): void => {
+    for (let from = 0; from < orderIds.length; from += 200) hints.publish(orderIds.slice(from, from + 200).join(' '));
+  };
+
+  const giveBacks = new GiveBacks(database, landingScripts, timers, {
+    deadLetterHoldSeconds: config.deadLetterHoldSeconds,
+    hint,
+    report: report('giving back'),
+  });
+  const gateChanges = new GateChanges({
+    database,
+    gate: scripts,
+    clock,
+    timers,
+    keyTtlAfterEndMs,
+    report: report('telling the gate'),
+  });
+
+  const landingPorts: LandingPorts = {
+    database,
+    outbox: makeOutbox(landingLink, keys),
+    gate: landingScripts,
+    clock,
+    timers,
+    random,
+    giveBack: async (orderIdsToReturn) => {
+      await giveBacks.carry(orderIdsToReturn);
+    },
+    hint,
+    isHoldsOwnFault,
+    step: options.overrides?.step ?? ((_name, work) => work()),
+    limits: {
+      idleMs: config.landingIdleMs,
+      holdsMax: config.landingHoldsMax,
+      triesMax: config.landingTriesMax,
+      outboxKeepMs: config.outboxKeepSeconds * 1_000,
+    },
+    reports: {
+      landed: (at, counted) => log.debug({ ...at, ...counted }, 'landed'),
+      refused: (at, refusals) => {
+        const strict = (memory.get(at.activityId)?.overshoot ?? 1) > 1;
+        const drift = refusals.filter((one) => one.outcome === 'refused' && !(strict && one.reason === 'sold_out'));
+        if (drift.length > 0) {
+          alarms.raise(
+            'landing_refused',
+            { ...at, refused: drift.length, first: drift[0] },
+            'PostgreSQL refused what the gate had sold: Redis is wrong about this activity',
+          );
+        }
+      },
+      deadLetters: (at, letters) => {
+        for (const letter of letters) {
+          alarms.raise(
+            'dead_letter',
+            { ...at, orderId: letter.hold.orderId, error: letter.error, tries: letter.tries },
+            'a hold could not be placed and was set aside',
+          );
+        }
+      },
+      lost: (at, reason) => alarms.raise('run_lost', { ...at, reason }, 'entries of the outbox are lost: rebuild'),
+      retrying: (at, error, waitMs) => {
+        if (!(error instanceof Fault)) report('landing')(error);
+        else {
+          alarms.raise(
+            'landing_retrying',
+            { ...at, fault: error.code, sqlstate: error.sqlstate, cause: error.message, waitMs },
+            'the landing meets faults and tries again',
+          );
+        }
+      },
+    },
+  };
+  const landing = new LandingWorker(landingPorts, {
+    owner: `${owner} ${random.uuid()}`,
+    leaseMs: config.landingLeaseSeconds * 1_000,
+    report: report('looking for outboxes'),
+  });
+
+  /** Redis' time for display: the middle of what we know, the host's clock before we know anything. */
+  const now = (): number => {
+    const earliest = redisTime.earliest();
+    const latest = redisTime.latest();
+    return earliest === undefined || latest === undefined ? clock.now() : (earliest + latest) / 2;
+  };
+
+  async function awaitLanding(activity: Activity, buyerId: string, mark: Mark): Promise<Mark | undefined> {
+    const until = clock.monotonic() + config.landingWaitMs;
+    const segment = {
+      activityId: activity.id,
+      segment: segmentOf(buyerId, activity.segments),
+      run: activity.run,
+      shards: activity.shards,
+    };
+    for (;;) {
+      const leftMs = until - clock.monotonic();
+      if (leftMs <= 0) return undefined;
+      await waits.next(mark.orderId, Math.min(leftMs, LOOK_EVERY_MS));
+      try {
+        const present = await scripts.readMark(segment, buyerId);
+        if (present !== undefined && (present.orderId !== mark.orderId || present.status !== 'q')) return present;
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error; // Redis is away: the wait goes on, the answer is `held`
+      }
+    }
+  }
+
+  const onBug = (error: unknown): void =>
+    alarms.raise('bug', { error: String(error), stack: (error as Error)?.stack }, 'a request met a bug');
+
+  function routes(server: HttpServer): void {
+    const parts: Part[] = [
+      { name: 'redis', isReady: () => gateLink.isReady() && landingLink.isReady() },
+      { name: 'database', isReady: () => memory.ageMs() < MEMORY_AGE_MS_MAX && databaseAnswers },
+    ];
+    if (role !== 'worker') {
+      parts.push({ name: 'redis time', isReady: () => redisTime.ageMs() < 10 * TIME_PING_MS });
+      parts.push({ name: 'order ids', isReady: () => orderIds.isReady() });
+      parts.push({ name: 'activities', isReady: () => memory.isReady() });
+    }
+    server.route(healthRoutes(parts, () => stop.signal.aborted));
+    if (role === 'worker') return;
+
+    const identity = makeBuyerIdentity({
+      keys:
+        config.buyerAlgorithm === 'HS256'
+          ? { hs256Secrets: config.buyerSecrets }
+          : { jwksUrl: config.buyerJwksUrl!, algorithm: config.buyerAlgorithm },
+      clock,
+      ...(config.buyerClaim === undefined ? {} : { claim: config.buyerClaim }),
+      ...(config.buyerIssuer === undefined ? {} : { issuer: config.buyerIssuer }),
+      ...(config.buyerAudience === undefined ? {} : { audience: config.buyerAudience }),
+    });
+    const buyer = async (request: HttpRequest, reply: HttpReply): Promise<string | undefined> => {
+      const who = await identity.identify(request.headers.authorization);
+      if (who.kind === 'buyer') return who.buyerId;
+      if (who.reason === 'unavailable') {
+        sendBusy(request, reply, random);
+        return undefined;
+      }
+      reply.header('www-authenticate', 'Bearer');
+      sendProblem(request, reply, { status: 401, code: 'unauthenticated', more: { reason: who.reason } });
+      return undefined;
+    };
+    const mayRead = (request: HttpRequest, reply: HttpReply): boolean => {
+      if (budget.take()) return true;
+      sendBusy(request, reply, random);
+      return false;
+    };
+
+    server.route([
+      purchaseRoute<PurchaseAnswer>({
+        identify: (authorization) => identity.identify(authorization),
+        activity: (id) => memory.get(id),
+        purchase: (activityId, request) =>
+          purchase(
+            {
+              knowsActivities: () => memory.isReady(),
+              activity: (id) => memory.get(id),
+              refuseByWindow: (activity) => refuseByWindow(activity, redisTime),
+              hold: (activity, hold) => gate.hold(activity, hold),
+              receiptOf: (id, buyerId, mark) => receipts.ofMark(id, buyerId, mark),
+              awaitLanding,
+            },
+            activityId,
+            request,
+          ),
+        replyTo: (answer, acceptLanguage) => replyTo(answer, acceptLanguage, random.fraction()),
+        counted: (code) => counts.set(code, (counts.get(code) ?? 0) + 1),
+      }),
+      ...receiptRoutes({
+        buyer,
+        receipts,
+        waits,
+        clock,
+        random,
+        showOrder,
+        eventStreamsMax: config.eventStreamsMax,
+        stopping: stop.signal,
+        onBug,
+      }),
+      ...activityRoutes({
+        find: (id) => memory.get(id),
+        all: () => memory.all(),
+        now,
+        left(activity) {
+          if (activity.run === 0) return undefined;
+          const heard = leftByGate.get(activity.id);
+          return heard !== undefined && clock.monotonic() - heard.at < 2_000
+            ? heard.left
+            : activity.total - activity.sold;
+        },
+      }),
+      ...orderRoutes({
+        buyer,
+        mayRead,
+        find: (orderId, buyerId) => findOrder(database, orderId, buyerId),
+        list: (buyerId, page) => listOrders(database, buyerId, page),
+        cancel: (orderId, buyerId) => endOrder(database, { orderId, buyerId, state: 'cancelled', reason: 'cancelled' }),
+      }),
+    ]);
+    if (config.developmentIdentity) {
+      server.route([developmentRoute({ config, clock })]);
+    }
+  }
+
+  const server = makeHttpServer({
+    bodyBytesMax: config.bodyBytesMax,
+    random,
+    onBug,
+  });
+  routes(server);
+
+  let databaseAnswers = false;
+  let timeLoop: Promise<void> | undefined;
+  async function keepTime(): Promise<void> {
+    while (!stop.signal.aborted) {
+      if (redisTime.ageMs() > TIME_PING_MS) {
+        try {
+          const sentAt = clock.monotonic();
+          const redisMs = await scripts.time();
+          redisTime.learn({ redisMs, sentAt, receivedAt: clock.monotonic() });
+        } catch (error) {
+          report('asking Redis for the time')(error);
+        }
+      }
+      await timers.sleep(TIME_PING_MS, stop.signal);
+    }
+  }
+
+  /** A loop of its own: a database that hangs must not keep us from Redis' time. */
+  let databaseLoop: Promise<void> | undefined;
+  async function watchDatabase(): Promise<void> {
+    while (!stop.signal.aborted) {
+      try {
+        await database.query('select 1');
+        databaseAnswers = true;
+      } catch (error) {
+        databaseAnswers = false;
+        report('asking PostgreSQL')(error);
+      }
+      await timers.sleep(TIME_PING_MS, stop.signal);
+    }
+  }
+
+  /** Brings the tables up to date and takes the worker number; waits for a database that is not there yet. */
+  async function waitForDatabase(): Promise<void> {
+    let waitMs = 200;
+    while (!stop.signal.aborted) {
+      try {
+        await migrate(database, MIGRATIONS, log);
+        return;
+      } catch (error) {
+        if (!(error instanceof Fault) || !error.code.startsWith('database_') || error.code === 'database_refused') throw error;
+        report('preparing the database')(error);
+        await timers.sleep(waitMs * (0.5 + random.fraction()), stop.signal);
+        waitMs = Math.min(5_000, waitMs * 2);
+      }
+    }
+  }
+
+  return {
+    config,
+    database,
+    log,
+    alarms,
+    counts: counts as ReadonlyMap<PurchaseCode, number>,
+    memory,
+    scripts,
+    gate,
+    giveBacks,
+    gateChanges,
+    landing,
+    landingPorts,
+    receipts,
+    redisTime,
+    orderIds,
+
+    /** Starts in dependency order; the door last. Returns the address. */
+    async start(where: { host: string; port: number }): Promise<string> {
+      await waitForDatabase();
+      if (role !== 'worker') {
+        await worker.start().catch(report('leasing a worker number'));
+        memory.start();
+      }
+      timeLoop = keepTime();
+      databaseLoop = watchDatabase();
+      if (role !== 'api') {
+        landing.start();
+        giveBacks.start();
+        gateChanges.start();
+        if (role === 'worker') memory.start(); // for what the landing needs to know about an activity
+      }
+      return server.listen(where);
+    },
+
+    /** Stops in reverse: unready, door, landing with its batch, connections. Safe to call once. */
+    async stop(): Promise<void> {
+      stop.abort();
+      await server.close();
+      await landing.stop();
+      await giveBacks.stop();
+      await gateChanges.stop();
+      await memory.stop();
+      await timeLoop;
+      await databaseLoop;
+      await worker.release();
+      await hints.close();
+      await gateLink.close();
+      if (landingLink !== gateLink) await landingLink.close();
+      await database.close();
+    },
+
+    /** The activity's walk as functions, until the operator API brings them to the door. */
+    activities: {
+      plan: (plan: ActivityPlan, actor: string): Promise<Planned> => planActivity(database, clock, plan, actor),
+      approve: (id: string, actor: string): Promise<boolean> => approveActivity(database, id, actor),
+      preheat: (id: string): Promise<PreheatReport> =>
+        preheat({ database, gate: scripts, clock, keyTtlAfterEndMs }, id),
+      /** Confirms a verified preheat and tells the gate; false where there was none to confirm. */
+      async confirm(id: string, actor: string): Promise<boolean> {
+        const confirmed = await confirmPreheat(database, id, actor);
+        if (confirmed) await gateChanges.carry(id);
+        return confirmed;
+      },
+      /** Pauses, resumes or ends; the reply waits for the gate. */
+      async change(id: string, action: 'pause' | 'resume' | 'end', actor: string): Promise<boolean> {
+        const changed = await changeRunning(database, { id, action, actor });
+        if (changed) await gateChanges.carry(id);
+        return changed;
+      },
+      find: (id: string): Promise<Activity | undefined> =>
+        isId(id) ? findActivity(database, id) : Promise.resolve(undefined),
+    },
+  };
+}
