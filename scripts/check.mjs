@@ -23,10 +23,10 @@ export async function check() {
       const startedMs = performance.now();
       const { code, output } = await run(next);
       const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
-      if (code === 0) say(`check: ${next.name} holds (${seconds} s)`);
+      if (code === 0) say(`check: ${next.name}: holds (${seconds} s)`);
       else {
         failed.push(next.name);
-        say(`${output.trimEnd()}\ncheck: ${next.name} does not hold (exit ${code})`);
+        say(`${output.trimEnd()}\ncheck: ${next.name}: does not hold (exit ${code})`);
       }
     }
   };

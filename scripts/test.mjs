@@ -1,6 +1,6 @@
 /**
  * `npm test`: prepares, checks, runs every test, and ends with one line `N passed, N failed, N skipped`.
- * With arguments (`npm test -- test/domain`) they go to vitest, and the checks are left out.
+ * With arguments (`npm test -- test/platform`) they go to vitest, and the checks are left out.
  * What fails outside a test counts as one failure: a check, the preparation, a run that did not come to its end.
  */
 import { check } from './check.mjs';

@@ -1,5 +1,5 @@
 /**
- * Ids are short strings of a fixed alphabet, compared as they are, never numbers (cases.md rule 11).
+ * Ids are short strings of a fixed alphabet, compared as they are, never numbers.
  * Quantities are integers; an order id is a decimal string, since 64 bits do not fit a JSON number.
  */
 

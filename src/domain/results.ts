@@ -1,6 +1,6 @@
 /**
- * The closed list of answers to a purchase: one meaning each, tested in a fixed order (cases.md rule 12; contract
- * "Purchase answers"; docs/results.md is tested against this table both ways).
+ * The closed list of answers to a purchase: one meaning each, tested in a fixed order (contract "Purchase
+ * answers"; docs/results.md is tested against this table both ways).
  */
 import type { Mark } from './mark.ts';
 

@@ -6,6 +6,8 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { Fault } from '../domain/fault.ts';
+import { OPERATOR_AUDIENCE } from '../platform/identity/operators.ts';
+import { parseRedisUrl } from '../platform/redis/connection.ts';
 
 type Kind = 'text' | 'secret' | 'integer' | 'boolean' | 'choice' | 'secrets';
 
@@ -17,23 +19,29 @@ type SettingOf<K extends Kind, T> = {
   readonly min?: number;
   readonly max?: number;
   readonly choices?: readonly string[];
+  /** a text must be one of these */
+  readonly form?: { readonly is: (text: string) => boolean; readonly words: string };
   readonly why: string;
 };
+type Form = NonNullable<SettingOf<'text', unknown>['form']>;
 
 const text = <T extends string | undefined>(
   env: string,
   fallback: T,
   why: string,
+  form?: Form,
 ): SettingOf<'text', T extends string ? string : string | undefined> => ({
   kind: 'text',
   env,
   default: fallback as T extends string ? string : string | undefined,
+  ...(form === undefined ? {} : { form }),
   why,
 });
-const secret = (env: string, why: string): SettingOf<'secret', string | undefined> => ({
+const secret = (env: string, why: string, form?: Form): SettingOf<'secret', string | undefined> => ({
   kind: 'secret',
   env,
   default: undefined,
+  ...(form === undefined ? {} : { form }),
   why,
 });
 const secrets = (env: string, why: string): SettingOf<'secrets', readonly string[]> => ({
@@ -63,6 +71,29 @@ const choice = <C extends string>(
   why: string,
 ): SettingOf<'choice', C> => ({ kind: 'choice', env, default: fallback, choices, why });
 
+const WEB_ADDRESS: Form = {
+  is: (address) => URL.canParse(address) && /^https?:$/.test(new URL(address).protocol),
+  words: 'an http or https address',
+};
+const POSTGRES_ADDRESS: Form = {
+  is: (address) => URL.canParse(address) && /^postgres(ql)?:$/.test(new URL(address).protocol),
+  words: 'postgres://user:password@host:port/database',
+};
+const REDIS_ADDRESS: Form = {
+  is(address) {
+    try {
+      parseRedisUrl(address);
+      return true;
+    } catch {
+      return false;
+    }
+  },
+  words: 'redis://, rediss://, redis+sentinel:// or redis+cluster:// with hosts and without a query',
+};
+const LONG_ENOUGH: Form = { is: (text) => Buffer.byteLength(text) >= 32, words: 'at least 32 bytes long' };
+// braces in a prefix would be the hash tag of every key, and one slot would hold them all
+const PREFIX: Form = { is: (prefix) => /^[A-Za-z0-9_-]{1,32}$/.test(prefix), words: '1 to 32 of A-Z a-z 0-9 _ -' };
+
 /** The table of settings. */
 export const SETTINGS = {
   host: text('SLUICE_HOST', '127.0.0.1', 'address to listen on; loopback unless you mean to be reached'),
@@ -75,12 +106,14 @@ export const SETTINGS = {
   databaseUrl: secret(
     'DATABASE_URL',
     'PostgreSQL; without it `npm start` uses an embedded PGlite, for development only',
+    POSTGRES_ADDRESS,
   ),
   redisUrl: secret(
     'REDIS_URL',
     'Redis ≥ 7.0 or Valkey ≥ 7.2: redis://, rediss://, redis+sentinel://, redis+cluster://; without it `npm start` runs a private one',
+    REDIS_ADDRESS,
   ),
-  keyPrefix: text('SLUICE_KEY_PREFIX', 'sk', 'prefix of all Redis keys'),
+  keyPrefix: text('SLUICE_KEY_PREFIX', 'sk', 'prefix of all Redis keys', PREFIX),
   logLevel: choice('SLUICE_LOG', 'info', ['silent', 'error', 'warn', 'info', 'debug'], 'what the JSON log says'),
   bodyBytesMax: integer('SLUICE_BODY_BYTES_MAX', 'bytes', 16_384, 1_024, 1_048_576, 'larger bodies are 413'),
   gateTimeoutMs: integer(
@@ -248,7 +281,12 @@ export const SETTINGS = {
     'SLUICE_BUYER_SECRETS',
     'HS256 secrets of buyer tokens, newest first, comma-separated, each at least 32 bytes',
   ),
-  buyerJwksUrl: text('SLUICE_BUYER_JWKS_URL', undefined, 'JWKS of the buyers’ issuer, instead of a secret'),
+  buyerJwksUrl: text(
+    'SLUICE_BUYER_JWKS_URL',
+    undefined,
+    'JWKS of the buyers’ issuer, instead of a secret',
+    WEB_ADDRESS,
+  ),
   buyerAlgorithm: choice(
     'SLUICE_BUYER_ALGORITHM',
     'HS256',
@@ -259,7 +297,7 @@ export const SETTINGS = {
   buyerIssuer: text('SLUICE_BUYER_ISSUER', undefined, '`iss` that buyer tokens must carry'),
   buyerAudience: text('SLUICE_BUYER_AUDIENCE', undefined, '`aud` that buyer tokens must carry'),
   receiptSecrets: secrets('SLUICE_RECEIPT_SECRETS', 'secrets that sign receipts, newest first, each at least 32 bytes'),
-  operatorSecret: secret('SLUICE_OPERATOR_SECRET', 'HS256 secret of operator tokens, at least 32 bytes'),
+  operatorSecret: secret('SLUICE_OPERATOR_SECRET', 'HS256 secret of operator tokens, at least 32 bytes', LONG_ENOUGH),
   developmentIdentity: flag(
     'SLUICE_DEV_IDENTITY',
     false,
@@ -302,7 +340,7 @@ function parseValue(name: SettingName, raw: unknown, where: string): unknown {
     case 'integer': {
       const number =
         typeof value === 'number' ? value : /^-?[0-9]{1,15}$/.test(String(value)) ? Number(value) : Number.NaN;
-      if (!Number.isInteger(number)) return refuse(`${where}: ${name} must be a whole number of ${setting.unit}`);
+      if (!Number.isInteger(number)) return refuse(`${where}: ${name} must be a whole number (${setting.unit})`);
       if (number < setting.min! || number > setting.max!) {
         return refuse(
           `${where}: ${name} must be between ${setting.min} and ${setting.max} ${setting.unit}, not ${number}`,
@@ -315,24 +353,26 @@ function parseValue(name: SettingName, raw: unknown, where: string): unknown {
       if (value === false || value === 'false' || value === '0') return false;
       return refuse(`${where}: ${name} must be true or false`);
     case 'choice':
-      if (!setting.choices!.includes(String(value)))
+      if (typeof value !== 'string' || !setting.choices!.includes(value))
         return refuse(`${where}: ${name} must be one of ${setting.choices!.join(', ')}`);
       return value;
     case 'secrets': {
-      const list = Array.isArray(value)
-        ? value.map(String)
+      const list: unknown[] = Array.isArray(value)
+        ? value
         : String(value)
             .split(',')
-            .map((part) => part.trim())
-            .filter((part) => part !== '');
-      for (const one of list)
-        if (Buffer.byteLength(one) < 32) refuse(`${where}: ${name}: each secret needs at least 32 bytes`);
+            .map((part) => part.trim());
+      for (const one of list) {
+        if (typeof one !== 'string' || Buffer.byteLength(one) < 32)
+          refuse(`${where}: ${name}: each secret needs at least 32 bytes`);
+      }
       return list;
     }
     case 'secret':
     case 'text':
       if (typeof value !== 'string' || value === '')
         return refuse(`${where}: ${name} must be a text that is not empty`);
+      if (setting.form?.is(value) === false) return refuse(`${where}: ${name} must be ${setting.form.words}`);
       return value;
   }
 }
@@ -355,10 +395,12 @@ function checkRelations(config: Config, production: boolean): void {
       'databaseLockTimeoutMs must not exceed databaseStatementTimeoutMs: the lock would never be the one to time out',
     );
   }
-  if (config.operatorSecret !== undefined && Buffer.byteLength(config.operatorSecret) < 32)
-    refuse('operatorSecret needs at least 32 bytes');
   if (config.developmentIdentity && production)
     refuse('developmentIdentity is refused with NODE_ENV=production: it lets anybody be anybody');
+  if (config.developmentIdentity && config.buyerAlgorithm !== 'HS256')
+    refuse('developmentIdentity needs buyerAlgorithm HS256: it signs with the buyers’ secret');
+  if (config.buyerAudience === OPERATOR_AUDIENCE)
+    refuse(`buyerAudience must not be ${OPERATOR_AUDIENCE}: a buyer’s token would be an operator’s`);
   if (config.buyerAlgorithm !== 'HS256' && config.buyerJwksUrl === undefined)
     refuse('buyerAlgorithm RS256 and ES256 need buyerJwksUrl');
   if (config.buyerAlgorithm === 'HS256' && config.buyerJwksUrl !== undefined)
@@ -392,7 +434,7 @@ export function loadConfig(from: {
     if (document !== null && document !== undefined) {
       if (typeof document !== 'object' || Array.isArray(document)) refuse(`${file} must be a mapping of settings`);
       for (const [name, value] of Object.entries(document)) {
-        if (!(name in SETTINGS)) refuse(`${file}: there is no setting ${name}`);
+        if (!Object.hasOwn(SETTINGS, name)) refuse(`${file}: there is no setting ${name}`);
         values[name] = parseValue(name as SettingName, value, file);
         sources[name] = 'file';
       }
@@ -414,18 +456,15 @@ export function loadConfig(from: {
   return { config, sources: sources as Record<SettingName, Source> };
 }
 
-/** A value as `sluice config` shows it: secrets masked, URLs without their password. */
+/** A value as `sluice config` shows it: secrets masked, addresses without login and query. */
 export function shownValue(name: SettingName, value: unknown): unknown {
   const kind: Kind = SETTINGS[name].kind;
   if (value === undefined) return null;
   if (kind === 'secrets') return (value as string[]).map(() => '[masked]');
-  if (kind === 'secret') {
-    try {
-      const url = new URL(value as string);
-      return url.hostname === '' ? '[masked]' : `${url.protocol}//${url.host}${url.pathname}`;
-    } catch {
-      return '[masked]';
-    }
+  if (name === 'databaseUrl' || name === 'redisUrl' || name === 'buyerJwksUrl') {
+    const text = value as string;
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    return url === undefined || url.hostname === '' ? '[masked]' : `${url.protocol}//${url.host}${url.pathname}`;
   }
-  return value;
+  return kind === 'secret' ? '[masked]' : value;
 }

@@ -88,9 +88,20 @@ try {
   if (error instanceof CommanderError) {
     process.exitCode = error.exitCode === 0 ? 0 : 2;
   } else if (error instanceof Fault) {
-    console.error(`sluice: ${error.message}`);
-    process.exitCode = error.code === 'settings_invalid' ? 2 : 1;
+    giveUp(error.message, error.code === 'settings_invalid' ? 2 : 1);
+  } else if (isListenError(error)) {
+    giveUp(`cannot listen (SLUICE_HOST, SLUICE_PORT): ${error.message}`, 1);
   } else {
     throw error;
   }
+}
+
+/** Says why in one line and ends, whatever connections a start that failed half-way has left. */
+function giveUp(sentence: string, code: 1 | 2): void {
+  console.error(`sluice: ${sentence}`);
+  process.exit(code);
+}
+
+function isListenError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'syscall' in error && (error.syscall === 'listen' || error.syscall === 'getaddrinfo');
 }

@@ -70,6 +70,8 @@ export type Overrides = {
 const MIGRATIONS = fileURLToPath(new URL('../../migrations', import.meta.url));
 /** Redis' time is asked for when nothing else has told it for this long. */
 const TIME_PING_MS = 1_000;
+/** A database that neither answers nor refuses for this long is away. */
+const DATABASE_SILENCE_MS_MAX = 5_000;
 /** Memory older than this is no longer trusted to be ready. */
 const MEMORY_AGE_MS_MAX = 60_000;
 
@@ -314,7 +316,11 @@ export function wire(
   function routes(server: HttpServer): void {
     const parts: Part[] = [
       { name: 'redis', isReady: () => gateLink.isReady() && landingLink.isReady() },
-      { name: 'database', isReady: () => memory.ageMs() < MEMORY_AGE_MS_MAX && databaseAnswers },
+      {
+        name: 'database',
+        isReady: () =>
+          memory.ageMs() < MEMORY_AGE_MS_MAX && clock.monotonic() - databaseAnsweredAt < DATABASE_SILENCE_MS_MAX,
+      },
     ];
     if (role !== 'worker') {
       parts.push({ name: 'redis time', isReady: () => redisTime.ageMs() < 10 * TIME_PING_MS });
@@ -414,7 +420,7 @@ export function wire(
   });
   routes(server);
 
-  let databaseAnswers = false;
+  let databaseAnsweredAt = Number.NEGATIVE_INFINITY;
   let timeLoop: Promise<void> | undefined;
   async function keepTime(): Promise<void> {
     while (!stop.signal.aborted) {
@@ -437,9 +443,9 @@ export function wire(
     while (!stop.signal.aborted) {
       try {
         await database.query('select 1');
-        databaseAnswers = true;
+        databaseAnsweredAt = clock.monotonic();
       } catch (error) {
-        databaseAnswers = false;
+        databaseAnsweredAt = Number.NEGATIVE_INFINITY;
         report('asking PostgreSQL')(error);
       }
       await timers.sleep(TIME_PING_MS, stop.signal);

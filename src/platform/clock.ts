@@ -17,7 +17,7 @@ export interface Timer {
   cancel(): void;
 }
 
-/** Timers only wake up a check; the check re-arms them (cases.md rule 10). */
+/** Timers only wake up a check; the check looks at the clock and re-arms them. */
 export interface Timers {
   /** runs `work` once after `delayMs`; delays beyond `TIMER_MS_MAX` are cut to it: the check re-arms */
   after(delayMs: number, work: () => void): Timer;
@@ -35,14 +35,16 @@ export interface Random {
   token(length: number): string;
 }
 
-/** setTimeout beyond 2^31−1 ms fires at once (cases.md §4); a day is far enough for any check. */
+/** setTimeout beyond 2^31−1 ms fires at once; a day is far enough for any check. */
 export const TIMER_MS_MAX = 86_400_000;
 
+/** The host's clocks. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
 };
 
+/** The host's timers. */
 export const systemTimers: Timers = {
   after(delayMs, work) {
     const handle = setTimeout(work, Math.min(Math.max(delayMs, 0), TIMER_MS_MAX));
@@ -62,6 +64,7 @@ export const systemTimers: Timers = {
   },
 };
 
+/** The host's randomness. */
 export const systemRandom: Random = {
   fraction: () => Math.random(),
   uuid: () => randomUUID(),

@@ -2,7 +2,7 @@
  * The gate by itself for tests: its scripts over a real Redis, a segment on sale, and a way to see every key of it.
  *
  * No database and no activity: `open` does by the gate's own scripts what preheat and confirmation do. Each test gate has
- * a key prefix of its own, so that many share a server. `dump` shows all that stands under it, made by the gate or not.
+ * a key prefix of its own, so that many share a server. `dump` shows every key of an activity, made by the gate or not.
  */
 import { randomBytes } from 'node:crypto';
 import { describe, inject } from 'vitest';
@@ -43,7 +43,7 @@ export type SegmentRules = {
   readonly endsInMs: number;
 };
 
-/** Every key under the test gate's prefix: its type, what it holds, when it expires (epoch ms; −1 never). */
+/** Keys by name: their type, what it holds, when it expires (epoch ms; −1 never). */
 export type Dump = Readonly<
   Record<string, { readonly type: string; readonly holds: unknown; readonly expiresAt: number }>
 >;
@@ -57,7 +57,8 @@ export type TestGate = {
   open(rules?: Partial<SegmentRules>): Promise<Segment>;
   /** brings it to another state, under the next version */
   change(segment: Segment, change: Partial<GateChange>): Promise<string>;
-  dump(): Promise<Dump>;
+  /** every key that names the segment's activity */
+  dump(segment: Segment): Promise<Dump>;
   close(): Promise<void>;
 };
 
@@ -80,6 +81,13 @@ export async function openTestGate(
   const keys = makeKeys(prefix);
   const scripts = makeGateScripts(redis, keys);
   const rulesOf = new Map<string, { version: number } & Omit<GateChange, 'version'>>();
+
+  function change(segment: Segment, changes: Partial<GateChange>): Promise<string> {
+    const before = must(rulesOf.get(segment.activityId), 'opened here');
+    const after = { ...before, version: before.version + 1, ...changes };
+    rulesOf.set(segment.activityId, after);
+    return scripts.change(segment, after);
+  }
 
   return {
     redis,
@@ -104,30 +112,22 @@ export async function openTestGate(
       if (made.kind !== 'written') throw new Error(`not preheated: ${JSON.stringify(made)}`);
       rulesOf.set(segment.activityId, { ...values, state: 'shut' });
       const state = rules.state ?? 'open';
-      const opened = state === 'shut' ? 'done' : await this.change(segment, { state });
+      const opened = state === 'shut' ? 'done' : await change(segment, { state });
       if (opened !== 'done') throw new Error(`not opened: ${opened}`);
       return segment;
     },
-    async change(segment, change) {
-      const before = must(rulesOf.get(segment.activityId), 'opened here');
-      const after = { ...before, version: before.version + 1, ...change };
-      rulesOf.set(segment.activityId, after);
-      return scripts.change(segment, after);
-    },
-    dump: () => dumpOf(redis, prefix),
+    change,
+    dump: ({ activityId }) => dumpOf(redis, `${prefix}:*${activityId}*`),
     async close() {
       await redis.close();
     },
   };
 }
 
-async function dumpOf(redis: RedisLink, prefix: string): Promise<Dump> {
+async function dumpOf(redis: RedisLink, pattern: string): Promise<Dump> {
   const names: string[] = [];
   for (let cursor = '0'; ;) {
-    const [next, some] = (await redis.command('SCAN', cursor, 'MATCH', `${prefix}:*`, 'COUNT', 1_000)) as [
-      string,
-      string[],
-    ];
+    const [next, some] = (await redis.command('SCAN', cursor, 'MATCH', pattern, 'COUNT', 1_000)) as [string, string[]];
     names.push(...some);
     if (next === '0') break;
     cursor = next;
@@ -190,9 +190,9 @@ export async function stateOf(gate: TestGate, segment: Segment): Promise<Segment
     left: String(left),
     meta: meta as Record<string, string>,
     marks: all,
-    entries: (outbox as [string, string[]][]).map(([, fields]) => ({
-      number: fields[fields.indexOf('n') + 1]!,
-      payload: fields[fields.indexOf('1') + 1]!,
+    entries: (outbox as [string, [string, string, string, string]][]).map(([, [, number, , payload]]) => ({
+      number,
+      payload,
     })),
   };
 }

@@ -151,6 +151,7 @@ async function startNode(triesLeft = 3): Promise<ClusterNode & { busPort: number
   const [port, busPort] = [await freePrivatePort(systemRandom), await freePrivatePort(systemRandom)];
   const proxy = await startFaultProxy({ targetPort: port });
   const args = [
+    ...['--enable-debug-command', 'local'],
     ...['--cluster-enabled', 'yes'],
     ...['--cluster-node-timeout', '2000'],
     ...['--cluster-replica-no-failover', 'yes'],

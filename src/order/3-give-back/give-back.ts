@@ -74,41 +74,10 @@ export class GiveBacks {
       limit: SWEEP_MAX,
       ...(orderIds === undefined ? {} : { orderIds }),
     });
-    const through: PendingGiveBack[] = [];
-    const later: PendingGiveBack[] = [];
-    for (const row of rows) {
-      try {
-        const outcome = await this.#gate.giveBack(
-          {
-            activityId: row.activityId,
-            segment: segmentOf(row.buyerId, row.segments),
-            run: row.run,
-            shards: row.shards,
-          },
-          {
-            buyerId: row.buyerId,
-            orderId: row.orderId,
-            units: row.units,
-            closedStatus: CLOSED_STATUS[row.reason],
-            liveMark:
-              row.live === undefined
-                ? undefined
-                : {
-                    orderId: row.live.orderId,
-                    quantity: row.live.quantity,
-                    run: row.live.run,
-                    status: row.live.paid ? 'p' : 'o',
-                    requestId: row.live.requestId,
-                  },
-          },
-        );
-        (outcome === 'not_now' ? later : through).push(row);
-      } catch (error) {
-        // unknown or refused: the row stays, and the script knows whether it ran
-        if (!(error instanceof Fault)) throw error;
-        later.push(row);
-      }
-    }
+    // One pipeline: they are independent, and a refused crowd must not wait for as many round trips.
+    const reached = await Promise.all(rows.map((row) => this.#carryOne(row)));
+    const through = rows.filter((_, i) => reached[i]);
+    const later = rows.filter((_, i) => !reached[i]);
     if (through.length > 0)
       await markGiveBacksDone(
         this.#database,
@@ -121,6 +90,33 @@ export class GiveBacks {
       );
     for (const row of through) this.#options.hint(row.activityId, [row.orderId]);
     return through.length;
+  }
+
+  /** Whether the gate has it now; unknown or refused: the row stays, and the script knows whether it ran. */
+  async #carryOne(row: PendingGiveBack): Promise<boolean> {
+    const segment = {
+      activityId: row.activityId,
+      segment: segmentOf(row.buyerId, row.segments),
+      run: row.run,
+      shards: row.shards,
+    };
+    const liveMark: Mark | undefined =
+      row.live === undefined
+        ? undefined
+        : {
+            orderId: row.live.orderId,
+            quantity: row.live.quantity,
+            run: row.live.run,
+            status: row.live.paid ? 'p' : 'o',
+            requestId: row.live.requestId,
+          };
+    try {
+      const closedStatus = CLOSED_STATUS[row.reason];
+      return (await this.#gate.giveBack(segment, { ...row, closedStatus, liveMark })) !== 'not_now';
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      return false;
+    }
   }
 
   async #sweep(): Promise<void> {

@@ -21,6 +21,7 @@ export const OPERATOR_HOURS_MAX = 24 * 366;
 
 /** What operators may be, from least to most (contract, operator API). */
 export const OPERATOR_ROLES = ['viewer', 'operator', 'approver'] as const;
+/** What an operator is. */
 export type OperatorRole = (typeof OPERATOR_ROLES)[number];
 
 /** Who is asking. */

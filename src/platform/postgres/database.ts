@@ -3,7 +3,7 @@
  * Two adapters stand behind it, `pool.ts` (PostgreSQL by pg) and `embedded.ts` (PGlite in a worker thread);
  * both pass `test/conformance/database.ts`.
  *
- * Types on the way out are the same in both: int8 and numeric come as text (ids stay text, cases.md rule 11),
+ * Types on the way out are the same in both: int8 and numeric come as text (ids stay text),
  * int4 as number, timestamptz as `Date`, arrays as arrays of the same.
  */
 

@@ -225,7 +225,7 @@ function watchCluster(client: Cluster, onMap: () => void, clock: Clock, timers: 
   };
 }
 
-/** Makes the ioredis client. Each setting below has a test that fails without it: `link.redis.test.ts`. */
+/** Makes the ioredis client. What each setting prevents is shown in `link.redis.test.ts` and `link-cluster.redis.test.ts`. */
 function makeClient(
   options: RedisLinkOptions,
   random: Random,
@@ -278,7 +278,7 @@ function makeClient(
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
     retryDelayOnTryAgain: 0,
-    // The check asks a node that is still connecting, and then starts over for ever. CLUSTERDOWN says the same, per call.
+    // The check asks any one node, and starts all over when that one is still connecting. CLUSTERDOWN says the same a call.
     enableReadyCheck: false,
     clusterRetryStrategy: retryStrategy,
     slotsRefreshTimeout: options.connectTimeoutMs,

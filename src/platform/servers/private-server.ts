@@ -18,6 +18,7 @@ export interface RunningServer {
   kill(signal: NodeJS.Signals): void;
 }
 
+/** Where private servers listen, and nowhere else. */
 export const LOOPBACK = '127.0.0.1';
 
 /** How often another free port is tried when somebody took ours between the look and the bind. */

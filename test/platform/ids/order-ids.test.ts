@@ -180,21 +180,22 @@ describe('without a grant', () => {
   });
 });
 
-test('70,000 ids in batches of 128 cost a small part of a second', () => {
-  const real = new OrderIds({
-    worker: { stamp: () => 7, refusal: () => undefined },
-    clock: systemClock,
-    timers: host.timers,
+test('70,000 ids in batches of 128 cost a tenth of a second of one core at most', () => {
+  const worker = { stamp: () => 7, refusal: () => undefined };
+  const real = new OrderIds({ worker, clock: systemClock, timers: host.timers });
+  const seen = new Set<string>();
+  // The best of several rounds, so that neither the compiler's warming up nor a neighbour decides. Some 6 ms here.
+  const costsMs = Array.from({ length: 5 }, () => {
+    const drawn: string[][] = [];
+    const spent = process.cpuUsage();
+    while (drawn.length < 547) {
+      const some = real.tryTake(128);
+      if (some !== undefined) drawn.push(some);
+    }
+    const { user, system } = process.cpuUsage(spent);
+    for (const id of drawn.flat()) seen.add(id);
+    return (user + system) / 1_000;
   });
-  const drawn = new Set<string>();
-  const spent = process.cpuUsage();
-  let draws = 0;
-  while (drawn.size < 70_016) {
-    draws += 1;
-    for (const id of real.tryTake(128) ?? []) drawn.add(id);
-  }
-  const { user, system } = process.cpuUsage(spent);
-  expect(draws).toBeGreaterThanOrEqual(547);
-  // Some 20 ms here, the set of the test included; the limit leaves room for a busy machine.
-  expect((user + system) / 1_000).toBeLessThan(300);
+  expect(seen.size).toBe(5 * 547 * 128);
+  expect(Math.min(...costsMs)).toBeLessThan(100);
 });

@@ -13,7 +13,7 @@ beforeAll(async () => {
   const log = makeLog('silent');
   database = openEmbedded({ folder: 'memory', log });
   await migrate(database, MIGRATIONS_FOLDER, log);
-});
+}, 120_000);
 afterAll(() => database?.close());
 
 workerNumbersKeepTheirPromises('PGlite', () => ({

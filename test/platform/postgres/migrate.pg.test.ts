@@ -119,7 +119,7 @@ describe('migrate', () => {
   test('from two processes at the same instant: each file is applied once', async () => {
     const files = ['0001_a.sql', '0002_b.sql', '0003_c.sql', '0004_d.sql'];
     // Slower than the processes' statement and lock timeouts, so that one really waits for the other.
-    for (const file of files) await put(file, `create table ${file.slice(5, 6)} (); select pg_sleep(0.4);`);
+    for (const file of files) await put(file, `create table ${file.slice(5, 6)} (); select pg_sleep(1.2);`);
     const script = fileURLToPath(new URL('./migrating-process.ts', import.meta.url));
     const children = [1, 2].map(() =>
       spawn(process.execPath, ['--import', 'tsx', script, made.url, folder], { stdio: ['pipe', 'pipe', 'inherit'] }),

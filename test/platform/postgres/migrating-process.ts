@@ -13,8 +13,8 @@ const database = openPool({
   poolMax: 2,
   acquireTimeoutMs: 10_000,
   // Shorter than the migrations take: neither may stop a migrator, nor the one that waits for it.
-  statementTimeoutMs: 250,
-  lockTimeoutMs: 100,
+  statementTimeoutMs: 1_000,
+  lockTimeoutMs: 200,
   log,
   clock: systemClock,
   timers: systemTimers,

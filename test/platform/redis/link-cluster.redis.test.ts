@@ -109,12 +109,51 @@ test('what was given up on while a node did not let us in does not run when it d
   expect(await admin.command('hmget', KEYS.first, ...givenUp)).toEqual(givenUp.map(() => null));
 });
 
+/** The same trap, wider open: a node that has restarted answers, but is not ready until it has read its files. */
+test('what was given up on while a node was loading does not run when it has loaded', async () => {
+  const link = await openReady(100);
+  const { admin, proxy } = cluster.primaries[0];
+  for (let key = 0; key < 1_500; key += 1) void admin.command('set', `{b}:filler:${key}`, 'x'.repeat(100));
+  await admin.command('config', 'set', 'key-load-delay', 1_000, 'loading-process-events-interval-bytes', 1_024);
+  const reloaded = admin.command('debug', 'reload');
+  await until('the node says that it loads', async () =>
+    link.command('GET', KEYS.first).catch((fault: Fault) => String(fault.cause).includes('LOADING')),
+  );
+  proxy.cut();
+  const givenUp: string[] = [];
+  const calls: Promise<unknown>[] = [];
+  for (let id = 0; id < 300; id += 1) {
+    calls.push(link.run(NOTE, [KEYS.first], [id]).catch(() => givenUp.push(String(id))));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await Promise.all(calls);
+  await reloaded;
+  await admin.command('config', 'set', 'key-load-delay', 0);
+  await link.whenReady(20_000);
+  await until('the node serves', async () => (await link.command('HLEN', KEYS.first)) !== undefined);
+  expect(givenUp).toHaveLength(300);
+  expect(await admin.command('hgetall', KEYS.first)).toEqual({});
+});
+
 /** ioredis forgets a cluster node whose connection broke until a call meets it; the first buyers after a lull would pay. */
 test('a broken connection is made again without any call', async () => {
   const link = await openReady();
-  cluster.primaries[0].proxy.cut();
-  await until('the cut is noticed', async () => !link.isReady());
-  await link.whenReady(2_000); // its own fetching of the map comes every five seconds
+  const { proxy } = cluster.primaries[0];
+  const { connections } = proxy.count;
+  proxy.cut(); // the link's own fetching of the map comes every five seconds
+  await until('the link is whole again', async () => proxy.count.connections > connections && link.isReady(), 2_500);
+});
+
+test('a link is ready only while it reaches every primary, and serves from those that it does', async () => {
+  const link = await openReady();
+  const { proxy } = cluster.primaries[0];
+  proxy.hang();
+  proxy.cut();
+  await until('it is not ready', async () => !link.isReady());
+  expect(await link.command('GET', KEYS.second)).toBe(null);
+  proxy.resume();
+  await link.whenReady(10_000);
+  expect(await link.command('GET', KEYS.first)).toBe(null);
 });
 
 /** Trap: until ioredis knows the slots it holds calls back, without a deadline, and sends them when it does. */
@@ -180,13 +219,17 @@ test('a moved slot is found again, also by bundles that hold others', async () =
     await admin.command('cluster', 'setslot', slot, 'node', receiver.id).catch(() => undefined); // not by a replica
   }
   const answers: unknown[] = [];
-  await until('both are answered in one turn', async () => {
-    const turn = await Promise.all(
-      ['{mv}:x', neighbour].map((key) => link.command('INCR', key).catch((fault: Fault) => fault.code)),
-    );
-    answers.push(...turn.filter((answer) => typeof answer === 'string'));
-    return turn.every((answer) => typeof answer === 'number');
-  });
+  await until(
+    'both are answered in one turn',
+    async () => {
+      const turn = await Promise.all(
+        ['{mv}:x', neighbour].map((key) => link.command('INCR', key).catch((fault: Fault) => fault.code)),
+      );
+      answers.push(...turn.filter((answer) => typeof answer === 'string'));
+      return turn.every((answer) => typeof answer === 'number');
+    },
+    2_500,
+  ); // the link's own fetching of the map comes every five seconds
   expect(new Set(answers)).toEqual(new Set(['redis_refused'])); // MOVED proves that nothing ran
   expect(await receiver.admin.command('get', '{mv}:x')).toBe('1');
 });

@@ -1,0 +1,43 @@
+/** All that a request can change, read whole: every key of a Sluice's prefix, and every row of its books. */
+import { until, type TestSluice } from '../support/sluice.ts';
+
+const TABLES = ['activities', 'runs', 'gate_changes', 'audit', 'orders', 'landings', 'landing_tries', 'give_backs'];
+const READ: Readonly<Record<string, (key: string) => [string, ...string[]]>> = {
+  string: (key) => ['GET', key],
+  hash: (key) => ['HGETALL', key],
+  stream: (key) => ['XRANGE', key, '-', '+'],
+};
+
+/** Keys with type and value, and rows by table; equal before and after where nothing has changed. */
+export async function stateOf({ redis, config, database }: TestSluice): Promise<Record<string, unknown>> {
+  const state: Record<string, unknown> = {};
+  let cursor = '0';
+  do {
+    const [next, keys] = (await redis.command('SCAN', cursor, 'MATCH', `${config.keyPrefix}:*`, 'COUNT', '1000')) as [
+      string,
+      string[],
+    ];
+    cursor = next;
+    for (const key of keys) {
+      const type = String(await redis.command('TYPE', key));
+      const [command, ...args] = (READ[type] ?? (() => ['TYPE', key] as [string, string]))(key);
+      state[key] = { type, value: await redis.command(command, ...args) };
+    }
+  } while (cursor !== '0');
+  for (const table of [...TABLES, 'dead_letters']) {
+    const [rows] = await database.database.query(
+      `select coalesce(json_agg(row order by row::text), '[]'::json)::text as rows from ${table} row`,
+    );
+    state[table] = rows;
+  }
+  return state;
+}
+
+/** Waits until every hold of an activity has landed and its mark says so: from then on nothing changes by itself. */
+export async function comeToRest({ redis, keys }: TestSluice, activityId: string): Promise<void> {
+  await until(`${activityId} is at rest`, async () => {
+    const meta = keys.meta({ activityId, segment: 0 });
+    const [seq, landed] = (await redis.command('HMGET', meta, 'seq', 'landed')) as [string, string];
+    return seq === landed;
+  });
+}
