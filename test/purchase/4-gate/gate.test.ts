@@ -189,16 +189,17 @@ test('every purchase is answered exactly once, whatever the scripts do', async (
 
 describe('at most `pendingMax` wait', () => {
   test('who comes then is told busy at once, and is not sent', async () => {
-    const release = Promise.withResolvers<void>();
+    let release = (): void => undefined;
+    const released = new Promise<void>((resolve) => (release = resolve));
     const scripts = recording(async ({ batch }) => {
-      await release.promise;
+      await released;
       return decided(batch.map(() => 1));
     });
     const { gate } = makeTestGate(scripts, { pendingMax: 3 });
     const first = buyers(3).map((buyer) => gate.hold(activity, request(buyer)));
     expect(gate.pending).toBe(3);
     expect(await gate.hold(activity, request('late'))).toEqual({ code: 'busy' });
-    release.resolve();
+    release();
     expect(codes(await Promise.all(first))).toEqual(['held', 'held', 'held']);
     expect(gate.pending).toBe(0);
     expect(await gate.hold(activity, request('later'))).toMatchObject({ code: 'held' });
