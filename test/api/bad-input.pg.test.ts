@@ -321,10 +321,9 @@ describe('the path', () => {
 
 describe('the query', () => {
   const bad: [query: string, field: string][] = [
-    ...['0', '201', '1000', '1e2', '-1', '1.0', '01', '', '%20', 'all', '0x10', '１'].map((limit): [string, string] => [
-      `limit=${limit}`,
-      'limit',
-    ]),
+    ...['0', '201', '1000', '1e2', '-1', '1.0', '01', '', '%20', 'all', '0x10', '%EF%BC%91'].map(
+      (limit): [string, string] => [`limit=${limit}`, 'limit'],
+    ),
     ['limit=1&limit=2', 'limit'],
     ['limit[]=1', 'limit[]'],
     ['limit', 'limit'],
@@ -361,10 +360,10 @@ describe('the query', () => {
     }
   });
 
-  test('with 5,000 fields is answered at once', async () => {
-    const query = Array.from({ length: 2_000 }, (_, i) => `a${i}=b`).join('&');
+  test('with 1,300 fields is answered at once', async () => {
+    const query = Array.from({ length: 1_300 }, (_, i) => `a${i}=b`).join('&');
     const startedAt = performance.now();
-    invalid(await exchange(sluice.url, { path: `/api/v1/orders?${query.slice(0, 12_000)}` }), 'a0');
+    invalid(await exchange(sluice.url, { path: `/api/v1/orders?${query}` }), 'a0');
     expect(performance.now() - startedAt).toBeLessThan(1_000);
   });
 });

@@ -1,7 +1,10 @@
 /** All that a request can change, read whole: every key of a Sluice's prefix, and every row of its books. */
 import { until, type TestSluice } from '../support/sluice.ts';
 
-const TABLES = ['activities', 'runs', 'gate_changes', 'audit', 'orders', 'landings', 'landing_tries', 'give_backs'];
+const TABLES = [
+  ...['activities', 'runs', 'gate_changes', 'audit', 'orders', 'landings', 'landing_tries', 'give_backs'],
+  'dead_letters',
+];
 const READ: Readonly<Record<string, (key: string) => [string, ...string[]]>> = {
   string: (key) => ['GET', key],
   hash: (key) => ['HGETALL', key],
@@ -10,27 +13,24 @@ const READ: Readonly<Record<string, (key: string) => [string, ...string[]]>> = {
 
 /** Keys with type and value, and rows by table; equal before and after where nothing has changed. */
 export async function stateOf({ redis, config, database }: TestSluice): Promise<Record<string, unknown>> {
-  const state: Record<string, unknown> = {};
+  const keys: string[] = [];
   let cursor = '0';
   do {
-    const [next, keys] = (await redis.command('SCAN', cursor, 'MATCH', `${config.keyPrefix}:*`, 'COUNT', '1000')) as [
-      string,
-      string[],
-    ];
+    const page = await redis.command('SCAN', cursor, 'MATCH', `${config.keyPrefix}:*`, 'COUNT', '1000');
+    const [next, found] = page as [string, string[]];
     cursor = next;
-    for (const key of keys) {
-      const type = String(await redis.command('TYPE', key));
-      const [command, ...args] = (READ[type] ?? (() => ['TYPE', key] as [string, string]))(key);
-      state[key] = { type, value: await redis.command(command, ...args) };
-    }
+    keys.push(...found);
   } while (cursor !== '0');
-  for (const table of [...TABLES, 'dead_letters']) {
-    const [rows] = await database.database.query(
-      `select coalesce(json_agg(row order by row::text), '[]'::json)::text as rows from ${table} row`,
-    );
-    state[table] = rows;
-  }
-  return state;
+  const values = keys.toSorted().map(async (key): Promise<[string, unknown]> => {
+    const type = String(await redis.command('TYPE', key));
+    const [command, ...args] = (READ[type] ?? (() => ['TYPE', key] as [string, string]))(key);
+    return [key, { type, value: await redis.command(command, ...args) }];
+  });
+  const rows = TABLES.map(async (table): Promise<[string, unknown]> => {
+    const all = `select coalesce(json_agg(row order by row::text), '[]'::json)::text as rows from ${table} row`;
+    return [table, await database.database.query(all)];
+  });
+  return Object.fromEntries(await Promise.all([...values, ...rows]));
 }
 
 /** Waits until every hold of an activity has landed and its mark says so: from then on nothing changes by itself. */

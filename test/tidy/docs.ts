@@ -134,7 +134,7 @@ function textProperty(node: ts.ObjectLiteralExpression, name: string): string | 
   return value !== undefined && ts.isStringLiteral(value) ? value.text : undefined;
 }
 
-/** Statuses that problem documents are sent with, by code: every object literal with a number `status` and a text `code`. */
+/** Statuses that problem documents are sent with, by code: every object literal with a `status` and a text `code`. */
 export function problemStatuses(files: readonly TreeFile[]): Map<string, Set<number>> {
   const statuses = new Map<string, Set<number>>();
   for (const file of under(files, 'src/', '.ts')) {
@@ -142,8 +142,10 @@ export function problemStatuses(files: readonly TreeFile[]): Map<string, Set<num
       if (!ts.isObjectLiteralExpression(node)) return;
       const code = textProperty(node, 'code');
       const status = property(node, 'status');
-      if (code === undefined || status === undefined || !ts.isNumericLiteral(status)) return;
-      statuses.set(code, (statuses.get(code) ?? new Set()).add(Number(status.text)));
+      if (code === undefined || status === undefined) return;
+      // `404`, or a whole status line: `'408 Request Timeout'`
+      const number = /^\d{3}\b/.exec(ts.isNumericLiteral(status) || ts.isStringLiteral(status) ? status.text : '')?.[0];
+      if (number !== undefined) statuses.set(code, (statuses.get(code) ?? new Set()).add(Number(number)));
     });
   }
   return statuses;

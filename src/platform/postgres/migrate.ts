@@ -8,9 +8,9 @@
  * Does not go back: a mistake is undone by the next migration. Does not run what PostgreSQL refuses inside a transaction
  * (`create index concurrently`).
  *
- * Plain files and not a library's migrator, since the files and a table are all there is: behind our Database port a
- * migrator such as Kysely's needs two dialects (driver, adapter, introspector each) and still holds its lock on a
- * connection of its own, checks names but no contents, and runs a chain of files in one transaction or each in none.
+ * Plain files and not a library's migrator, since files, a table and a lock are all there is: behind our Database port
+ * Kysely's needs two dialects (driver, adapter, introspector each), checks the names of applied files but not their
+ * contents, and runs all new files in one transaction or each in none.
  */
 import { createHash } from 'node:crypto';
 import { readFile, readdir } from 'node:fs/promises';

@@ -60,6 +60,8 @@ const STOP_GRACE_MS = 10_000;
 const READY_MS_MAX = 60_000;
 const ASK_AGAIN_MS = 20;
 const ASK_TIMEOUT_MS = 2_000;
+// A directory service may be asked, and the machine may be busy.
+const USER_TIMEOUT_MS = 20_000;
 const INITDB_TIMEOUT_MS = 120_000;
 const RESTART_TRIES_MAX = 50;
 const RESTART_PAUSE_MS = 100;
@@ -252,7 +254,7 @@ function takesConnections(port: number, timers: Timers): Promise<boolean> {
 async function postgresUser(env: NodeJS.ProcessEnv): Promise<{ uid: number; gid: number }> {
   const ids: number[] = [];
   for (const which of ['-u', '-g']) {
-    const { code, stdout } = await runCommand('id', [which, 'postgres'], { env, timeoutMs: ASK_TIMEOUT_MS });
+    const { code, stdout } = await runCommand('id', [which, 'postgres'], { env, timeoutMs: USER_TIMEOUT_MS });
     if (code !== 0) {
       throw new Fault('not_ready', 'PostgreSQL does not run as root, and there is no user postgres to run it as', {
         retryable: false,

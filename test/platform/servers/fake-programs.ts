@@ -3,9 +3,9 @@ import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
-/** A new temporary folder. */
-export function temporaryFolder(): string {
-  return mkdtempSync(join(tmpdir(), 'sluice-test-'));
+/** A new temporary folder; under `/tmp` where another user must reach it, since TMPDIR may be closed to others. */
+export function temporaryFolder(parent: string = tmpdir()): string {
+  return mkdtempSync(join(parent, 'sluice-test-'));
 }
 
 /** Writes a program. @returns its path */

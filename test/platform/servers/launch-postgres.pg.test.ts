@@ -100,7 +100,7 @@ it("fails with the server's last words when it will not start", async () => {
 
 it('tries another port when somebody took the one that was found free', async () => {
   // A server whose first start loses its port, in the words that PostgreSQL has for it; initdb is the real one.
-  const folder = temporaryFolder();
+  const folder = temporaryFolder('/tmp');
   chmodSync(folder, 0o755);
   const real = inject('postgresBinFolder');
   symlinkSync(join(real, 'initdb'), join(folder, 'initdb'));
