@@ -20,6 +20,7 @@ import {
   callsOffered,
   commandsNamed,
   counterexamples,
+  decisions,
   links,
   namesAgree,
   pathsNamed,
@@ -27,6 +28,7 @@ import {
   promises,
   renderedBlocks,
   renewBlocks,
+  sectionsCited,
   table,
   tablesMade,
   unionMembers,
@@ -38,7 +40,18 @@ import { manifest } from './tidy/package.ts';
 import { readTree, type Guard, type TreeFile } from './tidy/tree.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const tree = readTree(ROOT);
+const tree = process.env['SLUICE_WRITE_DOCS'] === '1' ? renewed() : readTree(ROOT);
+
+/** Writes the tables that follow from the code, and reads everything again. */
+function renewed(): TreeFile[] {
+  const before = readTree(ROOT);
+  const blocks = blocksOf(before);
+  for (const file of before) {
+    const text = renewBlocks(file, blocks);
+    if (text !== file.text) writeFileSync(join(ROOT, file.path), text);
+  }
+  return readTree(ROOT);
+}
 
 /** A file that is not there, to be looked at alone. */
 const planted = (path: string, text: string): TreeFile[] => [{ path, text }];
@@ -429,22 +442,13 @@ function blocksOf(files: readonly TreeFile[], settings: Readonly<Record<string, 
   ]);
 }
 
-if (process.env['SLUICE_WRITE_DOCS'] === '1') {
-  const blocks = blocksOf(tree);
-  for (const path of new Set([...blocks.values()].map((block) => block.path))) {
-    const file = tree.find((one) => one.path === path);
-    if (file !== undefined) writeFileSync(join(ROOT, path), renewBlocks(file, blocks));
-  }
-}
-const renewed = process.env['SLUICE_WRITE_DOCS'] === '1' ? readTree(ROOT) : tree;
-
 describe('tables that follow from the code', () => {
   test('hold', () => {
-    expect(renderedBlocks(renewed, blocksOf(tree))).toEqual([]);
+    expect(renderedBlocks(tree, blocksOf(tree))).toEqual([]);
   });
   test('bite: a setting whose default has moved', () => {
     const settings = { ...SETTINGS, port: { ...SETTINGS.port, default: 9090 } };
-    expect(renderedBlocks(renewed, blocksOf(tree, settings))).toEqual([expect.stringContaining('"settings" is not')]);
+    expect(renderedBlocks(tree, blocksOf(tree, settings))).toEqual([expect.stringContaining('"settings" is not')]);
   });
   test.each([
     ['docs/configuration.md', '`SLUICE_PORT`', 'settings'],
@@ -544,7 +548,16 @@ guard('counterexamples are explained', counterexamples, [
   ['one that is not', () => withFile('src/x.ts', '// (P77)'), 'P77 is not explained'],
 ]);
 
-const G1_TEST = /^\*\*Tests\.\*\*.*$/m;
+guard('sections of the design are found', sectionsCited, [
+  ['one that is not', () => withFile('src/x.ts', '// (design §77)'), 'design §77 leads nowhere'],
+]);
+
+guard('decisions are numbered and whole', decisions, [
+  ['a gap', () => withFile('docs/decisions/9999-moon.md', '# 9999 Moon'), 'by name and heading'],
+  ['no consequences', () => withFile('docs/decisions/9999-moon.md', '**Context.** x'), 'has no Consequences.'],
+]);
+
+const G1_TEST = /^\*\*Tests\.\*\*[\s\S]*?(?=\n\n)/m;
 guard('promises name their tests and proofs', promises, [
   ['no test', () => changed('docs/guarantees.md', (text) => text.replace(G1_TEST, '**Tests.** none')), 'names no test'],
   [

@@ -103,5 +103,7 @@ function giveUp(sentence: string, code: 1 | 2): void {
 }
 
 function isListenError(error: unknown): error is NodeJS.ErrnoException {
-  return error instanceof Error && 'syscall' in error && (error.syscall === 'listen' || error.syscall === 'getaddrinfo');
+  return (
+    error instanceof Error && 'syscall' in error && (error.syscall === 'listen' || error.syscall === 'getaddrinfo')
+  );
 }

@@ -460,7 +460,8 @@ export function wire(
         await migrate(database, MIGRATIONS, log);
         return;
       } catch (error) {
-        if (!(error instanceof Fault) || !error.code.startsWith('database_') || error.code === 'database_refused') throw error;
+        if (!(error instanceof Fault) || !error.code.startsWith('database_') || error.code === 'database_refused')
+          throw error;
         report('preparing the database')(error);
         await timers.sleep(waitMs * (0.5 + random.fraction()), stop.signal);
         waitMs = Math.min(5_000, waitMs * 2);

@@ -3,7 +3,7 @@
  * takes over, and the orders are the same, once.
  *
  * The rows are generated from the steps found in `src/`: a step without a row, or a row without a step, fails.
- * Size: purchases a row (short form 12).
+ * Size: purchases a row (short form 12); full size: 300.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -43,7 +43,7 @@ describe('a worker killed at any moment of the landing', () => {
     const activity = await sluice.openActivity({ total: SIZE + 5 });
     const shard = sluice.keys.buyers({ activityId: activity.id, segment: 0, run: activity.run }, 0);
     const buyers = Array.from({ length: SIZE }, (_, i) => `buyer${i}`);
-    const told = await Promise.all(buyers.map((buyer) => buy(sluice.url, activity.id, buyer)));
+    const told = await Promise.all(buyers.map((buyer) => buy(sluice.url, activity.id, buyer, { key: `key-${buyer}` })));
     expect(told.map((one) => one.code)).toEqual(buyers.map(() => 'held'));
     // Redis forgets one buyer, who buys again: PostgreSQL will refuse the second hold and give it back
     await sluice.redis.command('HDEL', shard, 'buyer0');
@@ -72,6 +72,14 @@ describe('a worker killed at any moment of the landing', () => {
         [activity.id],
       );
       expect(orders.map((row) => row.order_id)).toEqual(told.map((one) => one.body['orderId'] as string).toSorted());
+      // and everybody hears of it, by poll and by a repeat of his request: no mark is left behind
+      for (const [i, buyer] of buyers.entries()) {
+        if (i === 0) continue;
+        const { body } = await ask(sluice.url, `/api/v1/receipts/${told[i]!.body['receipt']}`, buyer);
+        expect(body).toMatchObject({ state: 'ordered', order: { state: 'placed' } });
+        const repeat = await buy(sluice.url, activity.id, buyer, { key: `key-${buyer}` });
+        expect(repeat).toMatchObject({ code: 'replayed', body: { state: 'ordered' } });
+      }
       // the second hold ended with a reason, and its unit is back at the gate
       const receipt = await ask(sluice.url, `/api/v1/receipts/${again.body['receipt']}`, 'buyer0');
       expect(receipt.body).toMatchObject({ state: 'failed', reason: 'already_bought' });

@@ -4,7 +4,7 @@
  *
  * An auditor keeps every answer of every buyer and judges it by the contract's order of answers: a winner hears of his own
  * order for ever after, nobody else hears of one, and PostgreSQL ends with exactly the orders that were told.
- * Size: buyers (short form 20,000; units are a fortieth of it). The seed decides who does what.
+ * Size: buyers (short form 20,000; units are a fortieth of it); full size: 200000. The seed decides who does what.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { inject } from 'vitest';

@@ -5,7 +5,7 @@
  * told a reason, and an alarm must name it.
  *
  * The verdict can fail: with the unique index dropped, or with the check dropped, it does.
- * Size: units on sale (short form 120).
+ * Size: units on sale (short form 120); full size: 2000.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ask, books, buy, isQuiet, startSluice, until, type TestSluice } from '../support/sluice.ts';

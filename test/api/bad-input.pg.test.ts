@@ -1,6 +1,6 @@
 /**
  * Bad input, over sockets: each row gets its stable code and names the field, and nothing has changed afterwards, neither
- * at the gate nor in the books (cases.md rules 11 and 13).
+ * at the gate nor in the books.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buy, startSluice, tokenOf, type TestSluice } from '../support/sluice.ts';

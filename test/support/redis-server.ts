@@ -31,7 +31,11 @@ export type PrivateRedis = {
 export async function startPrivateRedis(args: readonly string[] = [], port?: number): Promise<PrivateRedis> {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-redis-'));
   const launch = { bin: inject('redisBin'), folder, args: ['--appendonly', 'no', ...args] };
-  const server = await launchRedis(port === undefined ? launch : { ...launch, port });
+  const removeFolder = (): Promise<void> => rm(folder, { recursive: true, force: true });
+  const server = await launchRedis(port === undefined ? launch : { ...launch, port }).catch(async (error: unknown) => {
+    await removeFolder();
+    throw error;
+  });
   const admin = openRedis({
     url: server.url,
     name: 'test-admin',
@@ -46,7 +50,7 @@ export async function startPrivateRedis(args: readonly string[] = [], port?: num
     async stop() {
       await admin.close();
       await server.stop();
-      await rm(folder, { recursive: true, force: true });
+      await removeFolder();
     },
   };
 }
@@ -112,8 +116,27 @@ const SLOT_RANGES = [
 export async function startPrivateCluster(): Promise<PrivateCluster> {
   const nodes = await Promise.all([startNode(), startNode(), startNode(), startNode()]);
   const [first, second, third, replica] = nodes;
+  const stop = async (): Promise<void> => void (await Promise.all(nodes.map((node) => node.stop())));
+  try {
+    await formCluster([first, second, third], replica);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return {
+    primaries: [first, second, third],
+    replica,
+    url: `redis+cluster://${nodes.map(({ proxy }) => `127.0.0.1:${proxy.port}`).join(',')}`,
+    stop,
+  };
+}
+
+/** Deals the slots out, makes the nodes known to each other, and waits until each of them says that all is well. */
+async function formCluster(primaries: readonly StartedNode[], replica: StartedNode): Promise<void> {
+  const nodes = [...primaries, replica];
+  const first = must(primaries[0], 'a cluster has a primary');
   for (const [index, [from, to]] of SLOT_RANGES.entries()) {
-    const { admin } = must(nodes[index], 'a primary for each range');
+    const { admin } = must(primaries[index], 'a primary for each range');
     await admin.command('cluster', 'addslotsrange', from, to);
     await admin.command('cluster', 'set-config-epoch', index + 1);
   }
@@ -136,18 +159,12 @@ export async function startPrivateCluster(): Promise<PrivateCluster> {
       String(await replica.admin.command('info', 'replication')).includes('master_link_status:up')
     );
   });
-  return {
-    primaries: [first, second, third],
-    replica,
-    url: `redis+cluster://${nodes.map(({ proxy }) => `127.0.0.1:${proxy.port}`).join(',')}`,
-    async stop() {
-      await Promise.all(nodes.map((node) => node.stop()));
-    },
-  };
 }
 
+type StartedNode = ClusterNode & { busPort: number };
+
 /** Starts a node on free ports; on others, when somebody else was quicker. */
-async function startNode(triesLeft = 3): Promise<ClusterNode & { busPort: number }> {
+async function startNode(triesLeft = 3): Promise<StartedNode> {
   const [port, busPort] = [await freePrivatePort(systemRandom), await freePrivatePort(systemRandom)];
   const proxy = await startFaultProxy({ targetPort: port });
   const args = [

@@ -243,16 +243,17 @@ export async function books(
   };
 }
 
-/** Whether every hold of an activity has landed: the gate's number is the landing's. */
+/** Whether every hold of an activity has landed, its mark has been told, and nothing is on its way back. */
 export async function isQuiet(
   sluice: Pick<TestSluice, 'redis' | 'keys' | 'database'>,
   activity: Activity,
 ): Promise<boolean> {
-  const seq = await sluice.redis.command('HGET', sluice.keys.meta({ activityId: activity.id, segment: 0 }), 'seq');
+  const meta = sluice.keys.meta({ activityId: activity.id, segment: 0 });
+  const [seq, landed] = (await sluice.redis.command('HMGET', meta, 'seq', 'landed')) as string[];
   const [row] = await sluice.database.database.query<{ entry: string; pending: number }>(
     `select l.entry, (select count(*)::int from give_backs g where g.activity_id = l.activity_id and g.state = 'pending') as pending
        from landings l where l.activity_id = $1 and l.run = $2`,
     [activity.id, activity.run],
   );
-  return row !== undefined && String(seq) === row.entry && row.pending === 0;
+  return row !== undefined && seq === row.entry && landed === row.entry && row.pending === 0;
 }

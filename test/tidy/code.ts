@@ -58,7 +58,7 @@ export const redisCommands: Guard = (files) => {
       const name = nameNode === undefined ? undefined : literalText(nameNode)?.toUpperCase();
       if (name === undefined) return;
       if (UNBOUNDED.has(name)) findings.push(finding(file, node.getStart(), `${name} reads or ends without bound`));
-      else if (keyNode !== undefined) {
+      else if (keyNode !== undefined && !ts.isObjectLiteralExpression(keyNode)) {
         const builder = keyBuilder(keyNode);
         if (builder === undefined) {
           findings.push(finding(file, node.getStart(), `${name}: the key comes from keys.…(), and from nowhere else`));

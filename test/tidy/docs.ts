@@ -253,6 +253,33 @@ export const counterexamples: Guard = (files) => {
   return findings;
 };
 
+/** Every section of the design that a comment cites is found by the table of docs/README.md. */
+export const sectionsCited: Guard = (files) => {
+  const page = files.find(({ path }) => path === 'docs/README.md');
+  return files.flatMap((file) =>
+    file.path.startsWith('test/tidy')
+      ? []
+      : [...file.text.matchAll(/\bdesign §§?(\d+)(?:[,–-] ?(\d+))?/g)].flatMap((cited) =>
+          [cited[1], cited[2]]
+            .filter((section) => section !== undefined && page?.text.includes(`| §${section} `) !== true)
+            .map((section) => finding(file, cited.index, `design §${section} leads nowhere: docs/README.md`)),
+        ),
+  );
+};
+
+/** Decisions are numbered without a gap and have their four parts. */
+export const decisions: Guard = (files) =>
+  under(files, 'docs/decisions/', '.md').flatMap((file, i) => {
+    const number = String(i + 1).padStart(4, '0');
+    const parts = ['Context.', 'Decision.', 'Consequences.', 'What would change our mind.'];
+    return [
+      ...(file.path.startsWith(`docs/decisions/${number}-`) && file.text.startsWith(`# ${number} `)
+        ? []
+        : [finding(file, 0, `this is decision ${number}, by name and heading`)]),
+      ...parts.filter((part) => !file.text.includes(`**${part}**`)).map((part) => finding(file, 0, `has no ${part}`)),
+    ];
+  });
+
 // ----------------------------------------------------------------------------------------------------------- promises
 
 /**
@@ -279,7 +306,7 @@ export const promises: Guard = (files) => {
   const testing = files.find(({ path }) => path === 'docs/testing.md');
   const both = [page, ...(testing === undefined ? [] : [testing])];
   for (const file of both) {
-    for (const named of file.text.matchAll(/`(test\/[\w./-]+\.(?:test\.ts|patch))`/g)) {
+    for (const named of file.text.matchAll(/`(test\/(?![\w./-]*\b[A-Z]+\.)[\w./-]+\.(?:test\.ts|patch))`/g)) {
       if (!paths.has(named[1]!)) findings.push(finding(file, named.index, `${named[1]} is not there`));
     }
   }

@@ -128,9 +128,11 @@ export async function preheat(
 
   const holds = checks.every((check) => check.holds);
   if (confirmed) return { kind: 'compared', run: run.run, wrote, checks };
-  await database.transaction((tx) =>
+  const noted = await database.transaction((tx) =>
     notePreheat(tx, activityId, { run: run.run, fences, outcome: holds ? 'verified' : 'failed' }),
   );
+  // someone confirmed meanwhile, or moved the activity on: what was compared is not what counts any more
+  if (!noted) return preheat(ports, activityId);
   return { kind: holds ? 'verified' : 'failed', run: run.run, wrote, checks };
 }
 

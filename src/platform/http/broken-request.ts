@@ -5,13 +5,10 @@
  * Promises never to answer in the place of another request: where a whole one is still under way on this connection, the
  * connection is cut without a word. Its sender then knows that he does not know, and asks again with the same key.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { chooseLanguage, fieldFault, TITLES, type ProblemCode } from '../../domain/text.ts';
+import { answerUnderWay } from './connections.ts';
 import { PROBLEM_TYPE } from './problem.ts';
-
-/** The answer that Node has under way on a socket; its own handler of such errors looks there, too. */
-type ServerSocket = Socket & { readonly _httpMessage?: ServerResponse<IncomingMessage> | null };
 
 const PROBLEMS: Readonly<Record<string, { status: string; code: ProblemCode }>> = {
   HPE_HEADER_OVERFLOW: { status: '431 Request Header Fields Too Large', code: 'headers_too_large' },
@@ -21,8 +18,8 @@ const MALFORMED: { status: string; code: ProblemCode } = { status: '400 Bad Requ
 
 /** Handles `clientError` of node:http. */
 export function answerBrokenRequest(error: Error & { readonly code?: string }, socket: Socket): void {
-  const underWay = (socket as ServerSocket)._httpMessage;
-  const mayAnswer = underWay == null || (!underWay.headersSent && !underWay.req.complete);
+  const underWay = answerUnderWay(socket);
+  const mayAnswer = underWay === undefined || (!underWay.headersSent && !underWay.req.complete);
   if (!socket.writable || error.code === 'ECONNRESET' || !mayAnswer) {
     socket.destroy();
     return;

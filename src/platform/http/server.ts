@@ -11,6 +11,7 @@ import { fastify, type FastifyError, type FastifyInstance, type FastifyReply, ty
 import { Fault } from '../../domain/fault.ts';
 import type { Random } from '../clock.ts';
 import { answerBrokenRequest } from './broken-request.ts';
+import { keepConnections } from './connections.ts';
 import { sendBusy, sendInvalid, sendProblem } from './problem.ts';
 
 /** A request as handlers see it. */
@@ -76,6 +77,7 @@ export function makeHttpServer(options: {
       answerFault(error, request, reply, options);
     },
   });
+  const connections = keepConnections(app.server);
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
   app.removeContentTypeParser(['application/json', 'text/plain']);
   const parseJson = app.getDefaultJsonParser('error', 'error');
@@ -119,7 +121,11 @@ export function makeHttpServer(options: {
       }
     },
     listen: (where) => app.listen(where),
-    close: () => app.close(),
+    close() {
+      const closed = app.close();
+      connections.retire();
+      return closed;
+    },
   };
 }
 
@@ -140,7 +146,7 @@ function answerFault(
 ): unknown {
   if (error.validation !== undefined) {
     const [first] = error.validation;
-    const parameters = (first?.params ?? {}) as Record<string, unknown>;
+    const parameters: Record<string, unknown> = first?.params ?? {};
     const inside = (first?.instancePath ?? '')
       .slice(1)
       .replaceAll('/', '.')

@@ -77,7 +77,8 @@ function invalid(rule: string): Fault {
 }
 
 const RETRY_MS_MIN = 50;
-const RETRY_MS_MAX = 2_000;
+/** How long, at most, a server that is back goes unnoticed. */
+export const RETRY_MS_MAX = 2_000;
 
 /**
  * How long to wait before the next attempt to connect: random, so that processes cut off together do not return

@@ -13,7 +13,7 @@ import { systemClock, systemRandom, systemTimers } from '../clock.ts';
 import type { Clock, Random, Timer, Timers } from '../clock.ts';
 import type { Log } from '../log.ts';
 import { must } from '../../domain/fault.ts';
-import { connectionFaultLog, parseRedisUrl, retryDelayMs } from './connection.ts';
+import { connectionFaultLog, parseRedisUrl, RETRY_MS_MAX, retryDelayMs } from './connection.ts';
 import type { RedisPlace } from './connection.ts';
 
 /** A channel of hints. */
@@ -115,6 +115,7 @@ function makeClient(options: HintsOptions, heartbeatMs: number, random: Random):
     socketTimeout: heartbeatMs,
     connectTimeout: CONNECT_TIMEOUT_MS,
     disconnectTimeout: CONNECT_TIMEOUT_MS,
+    maxLoadingRetryTime: RETRY_MS_MAX,
     retryStrategy,
     ...(place.username === undefined ? {} : { username: place.username }),
     ...(place.password === undefined ? {} : { password: place.password }),

@@ -7,12 +7,13 @@
  * sk:{T}:buyers:r:k   hash    guard field "#", buyer -> mark                                     k = shard of the buyer
  * sk:{T}:outbox:r     stream  one numbered entry per batch of holds
  * sk:{T}:lent:r       hash    open transfers out (segments)
- * sk:{a}:item         hash    name, price, currency, limit, version: the snapshot for page and door
+ * sk:{a}:item         hash    name, price, currency, limit: the snapshot for page and door
  * ```
  *
  * `T` is activity and segment (`act1001.0`), one hash tag, so that a segment's keys share a slot and two segments do not:
  * the article's `sk:stock:{actId}:{segNo}` hashes the activity alone and spreads nothing. `r` is the run: all keys of a
- * run are made together, and a late command of an old run finds only old keys.
+ * run are made together, and a late command of an old run finds only old keys. A buyers key without its guard field was
+ * evicted or deleted and made anew (P12).
  */
 
 /** Names one segment of one run of one activity at the gate. */
@@ -20,9 +21,6 @@ export type SegmentAddress = { readonly activityId: string; readonly segment: nu
 
 /** Buyers in one shard, at most: deleting 10,000 fields takes 1.4 ms, a million 257 ms (docs/data.md). */
 export const BUYERS_PER_SHARD_MAX = 10_000;
-
-/** The guard field of a buyers key: without it the key was evicted or deleted and made anew (P12). */
-export const GUARD_FIELD = '#';
 
 /** Builds keys under one prefix (default `sk`). */
 export function makeKeys(prefix: string) {

@@ -20,7 +20,7 @@ import type { RedisOptions } from 'ioredis';
 import { systemClock, systemRandom, systemTimers } from '../clock.ts';
 import type { Clock, Random, Timer, Timers } from '../clock.ts';
 import type { Log } from '../log.ts';
-import { connectionFaultLog, parseRedisUrl, retryDelayMs } from './connection.ts';
+import { connectionFaultLog, parseRedisUrl, RETRY_MS_MAX, retryDelayMs } from './connection.ts';
 import { faultOf, isNoScript, isStaleMap, NotConnected } from './refusals.ts';
 
 /** A Lua script: its name for the log, its text as sent. */
@@ -34,7 +34,8 @@ export type RedisLink = {
    */
   run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>;
   /**
-   * Runs one command, name first. Not for SUBSCRIBE, MULTI or SELECT, which change the connection that all share.
+   * Runs one command, name first. Not for SUBSCRIBE, MULTI or SELECT, which change the connection that all share; and
+   * what makes the server wait (WAIT, XREAD BLOCK) holds up all calls behind it: give it a link of its own.
    * @throws Fault `redis_refused` | `redis_unknown`
    */
   command(name: string, ...args: (string | number)[]): Promise<unknown>;
@@ -248,6 +249,8 @@ function makeClient(
     // Half-closed by us and not closed by a peer that fell silent: do not wait longer than for a new connection.
     disconnectTimeout: options.connectTimeoutMs,
     socketTimeout: options.commandTimeoutMs * SILENT_SOCKET_DEADLINES,
+    // A server that reads its files is asked again as late as it says that it will take, at most ten seconds by default.
+    maxLoadingRetryTime: RETRY_MS_MAX,
     retryStrategy,
     ...(place.username === undefined ? {} : { username: place.username }),
     ...(place.password === undefined ? {} : { password: place.password }),

@@ -114,8 +114,13 @@ function running(launch: PostgresLaunch, cluster: Cluster, port: number, first: 
     },
     kill: (signal) => child.kill(signal),
     async restart(mode) {
+      const timers = launch.timers ?? systemTimers;
       child.kill(mode === 'fast' ? 'SIGINT' : 'SIGQUIT');
+      // A server that a test has stopped would sleep through it.
+      child.kill('SIGCONT');
+      const lastResort = timers.after(STOP_GRACE_MS, () => child.kill('SIGKILL'));
       await child.exited;
+      lastResort.cancel();
       for (let tries = 1; ; tries += 1) {
         const outcome = await startServer(launch, cluster, port);
         if ('child' in outcome) {
@@ -125,7 +130,7 @@ function running(launch: PostgresLaunch, cluster: Cluster, port: number, first: 
         // After SIGKILL of the postmaster its children need a moment to notice and let go of the shared memory.
         const stillHeld = outcome.log.includes('shared memory block');
         if (!stillHeld || tries === RESTART_TRIES_MAX) throw cannotStart(launch, outcome);
-        await (launch.timers ?? systemTimers).sleep(RESTART_PAUSE_MS);
+        await timers.sleep(RESTART_PAUSE_MS);
       }
     },
     async stop() {

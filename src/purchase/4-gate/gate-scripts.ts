@@ -246,6 +246,12 @@ export function makeGateScripts(redis: RedisLink, keys: Keys) {
       return run === String(segment.run) && typeof seq === 'string' ? Number(seq) : undefined;
     },
 
+    /** Number of the last entry whose marks have been told; undefined where `meta` is of another run. */
+    async readLanded(segment: SegmentAddress): Promise<number | undefined> {
+      const [run, landed] = (await redis.command('HMGET', keys.meta(segment), 'run', 'landed')) as (string | null)[];
+      return run === String(segment.run) && typeof landed === 'string' ? Number(landed) : undefined;
+    },
+
     /** Redis' time, epoch ms, cut. */
     async time(): Promise<number> {
       const [seconds, micros] = (await redis.command('TIME')) as [string, string];

@@ -16,7 +16,14 @@ import type { Clock, Random, Timers } from '../../platform/clock.ts';
 import type { Database } from '../../platform/postgres/database.ts';
 import type { SegmentAddress } from '../../platform/redis/keys.ts';
 import type { Outbox, OutboxEntry } from './outbox.ts';
-import { noteLostRun, readPlace, uncountTries, type LandingPlace, type NotPlaced } from './orders-table.ts';
+import {
+  noteLostRun,
+  readLandedHolds,
+  readPlace,
+  uncountTries,
+  type LandingPlace,
+  type NotPlaced,
+} from './orders-table.ts';
 import { placeEntries, tryOneByOne, type BadHold, type Step } from './place-orders.ts';
 
 /** A segment of a run whose outbox is landed. */
@@ -30,6 +37,7 @@ export type LandingGate = {
     holds: readonly { buyerId: string; orderId: string; status: 'o' | 'd' }[],
   ): Promise<void>;
   readSeq(segment: SegmentAddress): Promise<number | undefined>;
+  readLanded(segment: SegmentAddress): Promise<number | undefined>;
   shut(segment: SegmentAddress): Promise<boolean>;
 };
 
@@ -127,9 +135,12 @@ export class Landing {
   /** One turn: read, place, follow up. Throws faults of the world. */
   async turn(): Promise<Turn> {
     const { outbox, step } = this.#ports;
-    this.#place ??= await readPlace(this.#ports.database, this.#at);
+    if (this.#place === undefined) {
+      this.#place = await readPlace(this.#ports.database, this.#at);
+      if (this.#place === undefined) return 'closed';
+      await this.#tellAgain(this.#place);
+    }
     const from = this.#place;
-    if (from === undefined) return 'closed';
     await this.#payOwed();
 
     const suspicious = this.#suspects.entries > 0 && this.#suspects.holds > 0;
@@ -211,14 +222,46 @@ export class Landing {
       await step('mark', () => gate.markLanded(this.#at, to.entry, marks));
       if (refused.size > 0) await step('give-back', () => this.#ports.giveBack([...refused]));
     } catch (error) {
-      // The orders stand. A mark left `queued` is corrected by the buyer's poll, which reads PostgreSQL for it.
-      reports.retrying(this.#at, error, 0);
+      // The orders stand, and the cursor is past them: the next turn reads the place again and tells their marks.
+      this.#place = undefined;
+      throw error;
     }
     this.#ports.hint(
       this.#at.activityId,
       holds.map((hold) => hold.orderId),
     );
     await this.#trim(to);
+  }
+
+  /**
+   * Tells the marks of holds that landed without their marks being told: a worker died, or Redis was away, between COMMIT
+   * and the marks. `landed` at the gate says how far the marks are; entries stay behind the cursor long enough for this.
+   */
+  async #tellAgain(place: LandingPlace): Promise<void> {
+    const { gate, outbox, database, hint } = this.#ports;
+    const told = await gate.readLanded(this.#at);
+    if (told === undefined || told >= place.entry) return;
+    let before = place.cursor;
+    for (;;) {
+      const entries = await outbox.readBack(this.#at, before, ENTRIES_PER_READ);
+      const untold = entries.filter((entry) => (entry.number ?? place.entry) > told);
+      const landed = await readLandedHolds(database, orderIds(untold));
+      const marks = untold
+        .flatMap((entry) => entry.holds ?? [])
+        .flatMap((hold) => {
+          const status = landed.get(hold.orderId);
+          return status === undefined ? [] : [{ buyerId: hold.buyerId, orderId: hold.orderId, status }];
+        });
+      const done = untold.length < ENTRIES_PER_READ;
+      // `landed` moves last, so that a crash in between begins again
+      await gate.markLanded(this.#at, done ? place.entry : told, marks);
+      hint(
+        this.#at.activityId,
+        marks.map((mark) => mark.orderId),
+      );
+      if (done) return;
+      before = `(${entries.at(-1)!.id}`;
+    }
   }
 
   /** Cuts a batch at `holdsMax` holds; one entry is always taken. */
@@ -287,3 +330,6 @@ function findLoss(from: LandingPlace, entries: readonly OutboxEntry[]): string |
   }
   return undefined;
 }
+
+const orderIds = (entries: readonly OutboxEntry[]): string[] =>
+  entries.flatMap((entry) => entry.holds ?? []).map((hold) => hold.orderId);

@@ -122,6 +122,18 @@ export async function clearTries(sql: Sql, orderIds: readonly string[]): Promise
   await sql.query(`delete from landing_tries where order_id = any ($1::bigint[])`, [orderIds]);
 }
 
+/** How landed holds stand, for their marks: `o` an order that is live, `d` set aside; what was given back is not told here. */
+export async function readLandedHolds(sql: Sql, orderIds: readonly string[]): Promise<Map<string, 'o' | 'd'>> {
+  if (orderIds.length === 0) return new Map();
+  const rows = await sql.query<{ order_id: string; status: 'o' | 'd' }>(
+    `select order_id, 'o' as status from orders where order_id = any ($1::bigint[]) and state in ('placed', 'paid')
+     union all
+     select order_id, 'd' from dead_letters where order_id = any ($1::bigint[]) and state = 'open'`,
+    [orderIds],
+  );
+  return new Map(rows.map((row) => [row.order_id, row.status]));
+}
+
 /** Notes that a run has lost something and needs a rebuild; true for the one call that noted it first. */
 export async function noteLostRun(sql: Sql, at: SegmentAddress, reason: string): Promise<boolean> {
   const rows = await sql.query(

@@ -60,6 +60,11 @@ export function makeOutbox(redis: RedisLink, keys: Keys) {
       const reply = await redis.command('XRANGE', keys.outbox(segment), `(${cursor}`, '+', 'COUNT', count);
       return (reply as [string, string[] | null][]).map(([id, fields]) => parseEntry(id, fields));
     },
+    /** Up to `count` entries from `last` back (`(id`: before it), newest first. */
+    async readBack(segment: SegmentAddress, last: string, count: number): Promise<OutboxEntry[]> {
+      const reply = await redis.command('XREVRANGE', keys.outbox(segment), last, '-', 'COUNT', count);
+      return (reply as [string, string[] | null][]).map(([id, fields]) => parseEntry(id, fields));
+    },
     /** Drops landed entries before `minId`. */
     async trim(segment: SegmentAddress, minId: string): Promise<void> {
       await redis.command('XTRIM', keys.outbox(segment), 'MINID', minId);

@@ -1,9 +1,9 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { clearInterval, setInterval } from 'node:timers';
 import type { Worker } from 'node:worker_threads';
-import { afterAll, afterEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { makeLog } from '../../../src/platform/log.ts';
 import type { Database } from '../../../src/platform/postgres/database.ts';
 import { openEmbedded } from '../../../src/platform/postgres/embedded.ts';
@@ -11,11 +11,29 @@ import { databaseConforms } from '../../conformance/database.ts';
 
 const log = makeLog('silent');
 
-databaseConforms('pglite', async () => openEmbedded({ folder: 'memory', log }));
+/** Making a database costs seconds of computing; most tests open a copy of the one that is made here. */
+let root: string;
+let copies = 0;
+const made = (): string => join(root, 'not', 'there', 'yet');
 
-describe('the embedded database', () => {
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'sluice-embedded-'));
+  const first = openEmbedded({ folder: made(), log });
+  await first.script('create table kept (id int8); insert into kept values (1);');
+  await first.close();
+}, 180_000);
+afterAll(() => rm(root, { recursive: true, force: true }));
+
+async function copy(): Promise<string> {
+  const folder = join(root, String((copies += 1)));
+  await cp(made(), folder, { recursive: true });
+  return folder;
+}
+
+databaseConforms('pglite', async () => openEmbedded({ folder: await copy(), log }));
+
+describe('the embedded database', { timeout: 60_000 }, () => {
   const opened: Database[] = [];
-  const folders: string[] = [];
   const open = (folder: string, acquireTimeoutMs = 30_000): Database => {
     const database = openEmbedded({ folder, log, acquireTimeoutMs });
     opened.push(database);
@@ -25,22 +43,19 @@ describe('the embedded database', () => {
   afterEach(async () => {
     for (const database of opened.splice(0)) await database.close();
   });
-  afterAll(async () => {
-    for (const folder of folders) await rm(folder, { recursive: true, force: true });
-  });
 
   test('keeps its rows in the folder, which it makes', async () => {
-    const parent = await mkdtemp(join(tmpdir(), 'sluice-embedded-'));
-    folders.push(parent);
-    const folder = join(parent, 'not', 'there', 'yet');
-    const first = open(folder);
-    await first.script('create table t (id int8); insert into t values (1);');
-    await first.close();
-    expect(await open(folder).query('select id from t')).toEqual([{ id: '1' }]);
+    expect(await open(await copy()).query('select id from kept')).toEqual([{ id: '1' }]);
+  });
+
+  test('in memory starts empty', { timeout: 180_000 }, async () => {
+    const database = open('memory');
+    await expect(database.query('select id from kept')).rejects.toMatchObject({ sqlstate: '42P01' });
+    await database.close();
   });
 
   test('works beside this thread and does not stop it', async () => {
-    const database = open('memory');
+    const database = open(await copy());
     await database.query('select 1');
     let turns = 0;
     const beat = setInterval(() => (turns += 1), 1);
@@ -51,8 +66,9 @@ describe('the embedded database', () => {
   });
 
   test('settles every waiting call when its thread dies, and refuses all later ones', async () => {
+    const folder = await copy();
     const starting = new Promise<Worker>((resolve) => void process.once('worker', resolve));
-    const database = open('memory');
+    const database = open(folder);
     const thread = await starting;
     await database.query('select 1');
     const calls = Promise.allSettled([
@@ -74,13 +90,13 @@ describe('the embedded database', () => {
   });
 
   test('a statement outside a transaction that waits for it from inside is refused, not stuck', async () => {
-    const database = open('memory', 200);
+    const database = open(await copy(), 200);
     const work = database.transaction(() => database.query('select 1'));
     await expect(work).rejects.toMatchObject({ code: 'database_busy', retryable: true });
     expect(await database.query('select 1 as one')).toEqual([{ one: 1 }]);
   });
 
   test('that was never used closes all the same', async () => {
-    await open('memory').close();
+    await open(await copy()).close();
   });
 });

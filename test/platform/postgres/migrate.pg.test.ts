@@ -156,7 +156,7 @@ describe('the program’s migrations', () => {
     union all
     select event_object_table, trigger_name, event_manipulation from information_schema.triggers order by 1, 2, 3`;
 
-  test('make the same tables, constraints and triggers on PostgreSQL and on PGlite', async () => {
+  test('make the same tables, constraints and triggers on PostgreSQL and on PGlite', { timeout: 180_000 }, async () => {
     const files = (await readdir(MIGRATIONS_FOLDER)).filter((file) => file.endsWith('.sql')).sort();
     const embedded = openEmbedded({ folder: 'memory', log });
     try {

@@ -151,8 +151,8 @@ describe('a cut', () => {
 describe('a server that falls silent', () => {
   /** Trap: without commandTimeout a call that was sent waits for ever. */
   test('is given up on at each link’s own deadline, the socket kept, and late replies reach nobody', async () => {
-    const patient = await openReady({ commandTimeoutMs: 1_000 });
-    const hasty = await openReady({ commandTimeoutMs: 100 });
+    const patient = await openReady({ commandTimeoutMs: 800 });
+    const hasty = await openReady({ commandTimeoutMs: 150 });
     const { connections } = proxy.count;
     proxy.hang();
     const ended: string[] = [];

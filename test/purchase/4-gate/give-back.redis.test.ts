@@ -1,4 +1,4 @@
-/** Speaks for `give-back.lua` (design §6; P7, P12, P15, P23): the units of an order return once, to the run that lost them. */
+/** Speaks for `give-back.lua` (P7, P12, P15, P23): the units of an order return once, to the run that lost them. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { CLOSED_STATUS, parseMark, type Mark } from '../../../src/domain/mark.ts';
 import type { Segment } from '../../../src/purchase/4-gate/gate-scripts.ts';

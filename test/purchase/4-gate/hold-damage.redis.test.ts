@@ -1,5 +1,5 @@
 /**
- * Speaks for `hold.lua` before keys that are not what they were (P12; cases.md rule 8): lost, evicted, of another type,
+ * Speaks for `hold.lua` before keys that are not what they were (P12): lost, evicted, of another type,
  * unreadable. The answer is `not_ready` for the whole batch: never "sold out", never "full", never a second sale to a
  * buyer whose mark is gone. Nothing changes, on any key of the activity, and the reason is reported.
  *
