@@ -338,9 +338,9 @@ function parseValue(name: SettingName, raw: unknown, where: string): unknown {
   const value = typeof raw === 'string' ? raw.trim() : raw;
   switch (setting.kind) {
     case 'integer': {
-      const number =
-        typeof value === 'number' ? value : /^-?[0-9]{1,15}$/.test(String(value)) ? Number(value) : Number.NaN;
-      if (!Number.isInteger(number)) return refuse(`${where}: ${name} must be a whole number (${setting.unit})`);
+      const number = typeof value === 'string' && /^-?[0-9]{1,15}$/.test(value) ? Number(value) : value;
+      if (typeof number !== 'number' || !Number.isInteger(number))
+        return refuse(`${where}: ${name} must be a whole number (${setting.unit})`);
       if (number < setting.min! || number > setting.max!) {
         return refuse(
           `${where}: ${name} must be between ${setting.min} and ${setting.max} ${setting.unit}, not ${number}`,

@@ -72,6 +72,8 @@ const MIGRATIONS = fileURLToPath(new URL('../../migrations', import.meta.url));
 const TIME_PING_MS = 1_000;
 /** A database that neither answers nor refuses for this long is away. */
 const DATABASE_SILENCE_MS_MAX = 5_000;
+/** What the gate said of the units left is told to the page for this long, and then PostgreSQL's number. */
+const LEFT_AGE_MS_MAX = 2_000;
 /** Memory older than this is no longer trusted to be ready. */
 const MEMORY_AGE_MS_MAX = 60_000;
 
@@ -395,9 +397,10 @@ export function wire(
         left(activity) {
           if (activity.run === 0) return undefined;
           const heard = leftByGate.get(activity.id);
-          return heard !== undefined && clock.monotonic() - heard.at < 2_000
-            ? heard.left
-            : activity.total - activity.sold;
+          // while PostgreSQL is away what it last said is older than anything that the gate has told us since
+          const behind = memory.ageMs() > Math.max(LEFT_AGE_MS_MAX, 3 * config.activityRefreshMs);
+          if (heard !== undefined && (behind || clock.monotonic() - heard.at < LEFT_AGE_MS_MAX)) return heard.left;
+          return behind ? undefined : activity.total - activity.sold;
         },
       }),
       ...orderRoutes({

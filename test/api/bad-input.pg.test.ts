@@ -231,6 +231,11 @@ describe('the headers', () => {
     await nothingChanged();
   });
 
+  test('an expectation that nobody knows is let pass', async () => {
+    const reply = await purchase({ body: '{"quantity":0}', headers: [['expect', 'a miracle']] });
+    invalid(reply, 'quantity');
+  });
+
   test('headers beyond 16 KiB are 431', async () => {
     const reply = await purchase({ headers: [['x-long', 'x'.repeat(20_000)]] });
     expect(reply.body).toMatchObject({ code: 'headers_too_large', status: 431, title: expect.any(String) });

@@ -1,6 +1,6 @@
 /**
  * Health, and what buyers are told, while Redis or PostgreSQL is away: cut off, refusing, or silent; and how all comes back
- * by itself. Liveness speaks of the process alone, readiness names the part (cases.md rules 8, 9 and 15).
+ * by itself. Liveness speaks of the process alone, readiness names the part.
  */
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
@@ -87,7 +87,7 @@ describe('Redis away', () => {
     expect(await livez()).toBe(200);
     const { codes, slowestMs } = await rush(activity, 60, 'refused');
     expect(codes).toEqual(new Set(['busy']));
-    expect(slowestMs).toBeLessThan(1_000);
+    expect(slowestMs).toBeLessThan(2_000);
     // the public page does not need it
     expect((await ask(sluice.url, `/api/v1/activities/${activity.id}`)).status).toBe(200);
 
@@ -120,6 +120,7 @@ describe('Redis away', () => {
 describe('PostgreSQL away', () => {
   test('refusing: readiness names it; purchases are held all the same, and land when it is back', async () => {
     const activity = await sluice.openActivity({ total: 50 });
+    const untouched = await sluice.openActivity();
     await away(postgres);
     await waitsFor('database');
     expect(await livez()).toBe(200);
@@ -128,7 +129,12 @@ describe('PostgreSQL away', () => {
     expect(await left(activity)).toBe('0');
     const held = await buy(sluice.url, activity.id, 'ann');
     expect(held.code).toBe('sold_out');
-    expect((await ask(sluice.url, `/api/v1/activities/${activity.id}`)).body['availability']).toBe('sold_out');
+    const availability = async (id: string): Promise<unknown> =>
+      (await ask(sluice.url, `/api/v1/activities/${id}`)).body['availability'];
+    expect(await availability(activity.id)).toBe('sold_out');
+    // PostgreSQL's last word, "50 left", does not come back; and of what the gate has not spoken nothing is known
+    await until('its last word is old', async () => (await availability(untouched.id)) === 'unknown');
+    expect(await availability(activity.id)).toBe('sold_out');
 
     // what needs PostgreSQL says so, without a word about it
     const list = await ask(sluice.url, '/api/v1/orders', 'ann');
@@ -159,7 +165,7 @@ describe('PostgreSQL away', () => {
     postgres.hang();
     const { codes, slowestMs } = await rush(activity, 50);
     expect(codes).toEqual(new Set(['held']));
-    expect(slowestMs).toBeLessThan(1_000);
+    expect(slowestMs).toBeLessThan(2_000);
     await waitsFor('database');
     expect((await rush(activity, 10)).codes).toEqual(new Set(['sold_out']));
     postgres.resume();

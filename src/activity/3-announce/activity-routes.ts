@@ -70,10 +70,11 @@ export function activityRoutes(ports: ActivityRoutePorts): Route[] {
       handler(request, reply) {
         const { limit, after } = request.query as { limit?: string; after?: string };
         const now = ports.now();
-        const rank = (activity: Activity): number => (stateAt(activity, now) === 'open' ? 0 : 1);
-        const sorted = ports
-          .all()
-          .toSorted((a, b) => rank(a) - rank(b) || a.opensAt - b.opensAt || (a.id < b.id ? -1 : 1));
+        const byOpening = (a: Activity, b: Activity): number => a.opensAt - b.opensAt || (a.id < b.id ? -1 : 1);
+        const isOpen = (activity: Activity): boolean => stateAt(activity, now) === 'open';
+        const all = ports.all();
+        const rest = all.filter((activity) => !isOpen(activity));
+        const sorted = [...all.filter(isOpen).toSorted(byOpening), ...rest.toSorted(byOpening)];
         const from = after === undefined ? 0 : sorted.findIndex((activity) => activity.id === after) + 1;
         // never the first page again: who follows `next` would go round for ever
         if (after !== undefined && from === 0) return sendInvalid(request, reply, { kind: 'other', field: 'after' });

@@ -78,6 +78,7 @@ export function makeHttpServer(options: {
     },
   });
   const connections = keepConnections(app.server);
+  app.server.on('checkExpectation', app.routing); // an expectation that we do not know is let pass, not answered by Node
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
   app.removeContentTypeParser(['application/json', 'text/plain']);
   const parseJson = app.getDefaultJsonParser('error', 'error');

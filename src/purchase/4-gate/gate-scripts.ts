@@ -113,11 +113,13 @@ export function makeGateScripts(redis: RedisLink, keys: Keys) {
     /** Decides a batch of purchases of one segment (`hold.lua`). `notAfter` is epoch ms in Redis time. */
     async hold(segment: Segment, batch: readonly Candidate[], notAfter: number): Promise<HoldReply> {
       const touched = shardKeys(segment, [keys.meta(segment), keys.stock(segment), keys.outbox(segment)]);
-      const args: (string | number)[] = [segment.run, notAfter];
+      let presses = '';
       for (const one of batch) {
-        args.push(one.buyerId, one.orderId, one.requestId, one.quantity, touched.indexOf(one.buyerId));
+        // the script judges quantities itself; one that would break the text is made one that it refuses
+        const quantity = Number.isInteger(one.quantity) ? one.quantity : String(one.quantity).replaceAll(/[,;]/g, '?');
+        presses += `${one.orderId},${one.buyerId},${one.requestId},${quantity},${touched.indexOf(one.buyerId)};`;
       }
-      const reply = (await redis.run(HOLD, touched.keys, args)) as [number, ...unknown[]];
+      const reply = (await redis.run(HOLD, touched.keys, [segment.run, notAfter, presses])) as [number, ...unknown[]];
       if (reply[0] === 0) return { kind: 'not_ready', reason: String(reply[1]) };
       const [, redisNow, left, codes, marks, opensAt] = reply as [number, number, number, number[], string[], number];
       assert(codes.length === batch.length, 'hold.lua answers each purchase of its batch');
