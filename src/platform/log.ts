@@ -22,8 +22,8 @@ export type LogLevel = 'silent' | 'error' | 'warn' | 'info' | 'debug';
 
 /** What stands in a secret's place. */
 export const MASK = '[masked]';
-/** Shorter texts are no secrets of ours, and masking them would riddle every line. */
-const KNOWN_SECRET_LENGTH_MIN = 6;
+/** A shorter password may be a word of the log (`postgres`): it is masked where its form gives it away. */
+const KNOWN_SECRET_LENGTH_MIN = 12;
 
 const SECRET_NAME = String.raw`[\w.-]*(?:authorization|password|passwd|secret|token|cookie|apikey|api_key)s?`;
 /** The forms that a secret has in a line of JSON; `$1` is what may stay. */

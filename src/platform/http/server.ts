@@ -86,7 +86,7 @@ const PARAM_LENGTH_MAX = 420;
  * A connection that has been accepted but has not sent its request yet looks like one that never will. While the door
  * closes it gets this long after the last reply before it is cut.
  */
-const LINGER_MS = 250;
+const LINGER_MS = 1_000;
 
 /** Makes the edge. `onBug` hears of everything that is our fault. */
 export function makeHttpServer(options: {
