@@ -314,6 +314,11 @@ export const SETTINGS = {
   buyerAudience: text('SLUICE_BUYER_AUDIENCE', undefined, '`aud` that buyer tokens must carry'),
   receiptSecrets: secrets('SLUICE_RECEIPT_SECRETS', 'secrets that sign receipts, newest first, each at least 32 bytes'),
   operatorSecret: secret('SLUICE_OPERATOR_SECRET', 'HS256 secret of operator tokens, at least 32 bytes', LONG_ENOUGH),
+  selfApproval: flag(
+    'SLUICE_SELF_APPROVAL',
+    false,
+    'lets who made or changed an activity approve it, for teams of one; otherwise it takes four eyes',
+  ),
   developmentIdentity: flag(
     'SLUICE_DEV_IDENTITY',
     false,

@@ -4,16 +4,12 @@
  */
 import { hostname } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import { findActivity, shownActivities } from '../activity/1-plan/activities-table.ts';
-import { approveActivity, planActivity, type ActivityPlan, type Planned } from '../activity/1-plan/plan.ts';
-import { confirmPreheat, preheat, type PreheatReport } from '../activity/2-preheat/preheat.ts';
+import { shownActivities } from '../activity/1-plan/activities-table.ts';
 import { ActivityMemory } from '../activity/3-announce/activity-memory.ts';
 import { activityRoutes } from '../activity/3-announce/activity-routes.ts';
 import { GateChanges } from '../activity/3-announce/gate-changes.ts';
-import { changeRunning } from '../activity/3-announce/gate-changes-table.ts';
 import type { Activity } from '../domain/activity.ts';
 import { Fault } from '../domain/fault.ts';
-import { isId } from '../domain/ids.ts';
 import type { Mark } from '../domain/mark.ts';
 import { endOrder } from '../order/3-give-back/give-backs-table.ts';
 import { GiveBacks } from '../order/3-give-back/give-back.ts';
@@ -54,6 +50,7 @@ import { purchase } from '../purchase/purchase.ts';
 import { Alarms } from '../watch/alarms.ts';
 import { healthRoutes, waitingFor, type Part } from '../watch/health-routes.ts';
 import type { Config } from './config.ts';
+import { wireConsole } from './wire-console.ts';
 import { wireWatch, type Gather } from './wire-watch.ts';
 
 /** What a process does: answer buyers, land orders, or both. */
@@ -293,6 +290,24 @@ export function wire(
     report: report('looking for outboxes'),
   });
 
+  const operators = wireConsole({
+    config,
+    database,
+    clock,
+    timers,
+    random,
+    owner,
+    link: landingLink,
+    keys,
+    scripts: landingScripts,
+    gateChanges,
+    giveBacks,
+    memory,
+    redisTime,
+    alarms,
+    report,
+  });
+
   /** Redis' time for display: the middle of what we know, the host's clock before we know anything. */
   const now = (): number => {
     const earliest = redisTime.earliest();
@@ -420,6 +435,7 @@ export function wire(
         list: (buyerId, page) => listOrders(database, buyerId, page),
         cancel: (orderId, buyerId) => endOrder(database, { orderId, buyerId, state: 'cancelled', reason: 'cancelled' }),
       }),
+      ...operators.routes(),
     ]);
     if (config.developmentIdentity) {
       server.route([developmentRoute({ config, clock })]);
@@ -531,6 +547,7 @@ export function wire(
         landing.start();
         giveBacks.start();
         gateChanges.start();
+        operators.scheduler.start();
         if (role === 'worker') memory.start(); // for what the landing needs to know about an activity
       }
       watched.start();
@@ -553,6 +570,7 @@ export function wire(
       await watched.stop();
       await landing.stop();
       await giveBacks.stop();
+      await operators.scheduler.stop();
       await gateChanges.stop();
       await memory.stop();
       await timeLoop;
@@ -564,26 +582,8 @@ export function wire(
       await database.close();
     },
 
-    /** The activity's walk as functions, until the operator API brings them to the door. */
-    activities: {
-      plan: (plan: ActivityPlan, actor: string): Promise<Planned> => planActivity(database, clock, plan, actor),
-      approve: (id: string, actor: string): Promise<boolean> => approveActivity(database, id, actor),
-      preheat: (id: string): Promise<PreheatReport> =>
-        preheat({ database, gate: scripts, clock, keyTtlAfterEndMs }, id),
-      /** Confirms a verified preheat and tells the gate; false where there was none to confirm. */
-      async confirm(id: string, actor: string): Promise<boolean> {
-        const confirmed = await confirmPreheat(database, id, actor);
-        if (confirmed) await gateChanges.carry(id);
-        return confirmed;
-      },
-      /** Pauses, resumes or ends; the reply waits for the gate. */
-      async change(id: string, action: 'pause' | 'resume' | 'end', actor: string): Promise<boolean> {
-        const changed = await changeRunning(database, { id, action, actor });
-        if (changed) await gateChanges.carry(id);
-        return changed;
-      },
-      find: (id: string): Promise<Activity | undefined> =>
-        isId(id) ? findActivity(database, id) : Promise.resolve(undefined),
-    },
+    walk: operators.walk,
+    verify: operators.verify,
+    activities: operators.activities,
   };
 }
