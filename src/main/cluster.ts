@@ -54,12 +54,12 @@ export async function serveMany(config: Config, role: Role, log: Log): Promise<S
     stopMsMax: stopMsMax(config),
   });
   const url = await supervisor.start();
-  log.info({ url, role, workers: config.workers, pid: process.pid }, 'serving');
   const replace = (): void => {
     log.info({}, 'replacing the processes one by one');
     void supervisor.replaceAll().then((all) => log.info({ all }, 'replaced'));
   };
   process.on('SIGUSR2', replace);
+  log.info({ url, role, workers: config.workers }, 'serving');
   return { url, stop: () => supervisor.stop() };
 }
 

@@ -26,12 +26,7 @@ program
   .option('--port <port>')
   .option('--data <folder>')
   .action(async (flags: { port?: string; data?: string }) => {
-    const environment = {
-      SLUICE_DEV_IDENTITY: 'true',
-      SLUICE_SELF_APPROVAL: 'true',
-      SLUICE_LOG: 'warn',
-      ...process.env,
-    };
+    const environment = { SLUICE_DEV_IDENTITY: 'true', SLUICE_LOG: 'warn', ...process.env };
     const { config } = loadConfig({ environment, flags: { port: flags.port, dataFolder: flags.data } });
     const log = makeLog(config.logLevel, 2, hiddenValues(config));
     await runUntilSignal(await start(config, log, (line) => console.log(line)), config, log);
@@ -47,6 +42,8 @@ program
   .action(async ({ role, ...flags }: { role: Role; port?: string; host?: string; workers?: string }) => {
     const { config } = loadConfig({ environment: process.env, flags });
     const log = makeLog(config.logLevel, 1, hiddenValues(config));
+    // unheard it would kill the process on the spot; only the parent of several has use for it
+    process.on('SIGUSR2', () => undefined);
     const supervised = joinSupervisor(systemTimers);
     if (supervised === undefined) {
       const serving = config.workers > 0 ? await serveMany(config, role, log) : await serve(config, role, log);
@@ -96,8 +93,6 @@ async function runUntilSignal(
   log: Log,
   orphaned?: AbortSignal,
 ): Promise<void> {
-  // unheard it would kill a process on the spot; only the parent of several has use for it
-  process.on('SIGUSR2', () => undefined);
   const signal = await new Promise<string>((resolve) => {
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, resolve);
     const parentGone = (): void => resolve('the parent is gone');
