@@ -26,7 +26,12 @@ program
   .option('--port <port>')
   .option('--data <folder>')
   .action(async (flags: { port?: string; data?: string }) => {
-    const environment = { SLUICE_DEV_IDENTITY: 'true', SLUICE_LOG: 'warn', ...process.env };
+    const environment = {
+      SLUICE_DEV_IDENTITY: 'true',
+      SLUICE_SELF_APPROVAL: 'true',
+      SLUICE_LOG: 'warn',
+      ...process.env,
+    };
     const { config } = loadConfig({ environment, flags: { port: flags.port, dataFolder: flags.data } });
     const log = makeLog(config.logLevel, 2, hiddenValues(config));
     await runUntilSignal(await start(config, log, (line) => console.log(line)), config, log);

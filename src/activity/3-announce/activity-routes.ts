@@ -1,6 +1,6 @@
 /** Activities as buyers see them, from memory: no call of the database, cacheable for a second. */
 import Type from 'typebox';
-import type { Activity } from '../../domain/activity.ts';
+import { stateAt, type Activity } from '../../domain/activity.ts';
 import { ID_PATTERN } from '../../domain/ids.ts';
 import { instant } from '../../platform/http/instant.ts';
 import { sendInvalid, sendProblem } from '../../platform/http/problem.ts';
@@ -24,14 +24,6 @@ const Page = Type.Object(
   },
   { additionalProperties: false },
 );
-
-/** The state by the clock: past `opensAt` an activity is open to every check, whatever its row still says (P20). */
-export function stateAt(activity: Activity, now: number): 'scheduled' | 'open' | 'ended' | 'settled' {
-  if (activity.state === 'settled' || activity.state === 'ended') return activity.state;
-  if (now >= activity.endsAt) return 'ended';
-  const opened = now >= activity.opensAt && activity.preheat === 'confirmed';
-  return activity.state === 'open' || opened ? 'open' : 'scheduled';
-}
 
 /** The public calls about activities. */
 export function activityRoutes(ports: ActivityRoutePorts): Route[] {
