@@ -38,6 +38,30 @@ export type Activity = {
   readonly version: number;
 };
 
+/** An activity with what only operators see, and the instant at which it was read. */
+export type ActivityRecord = Activity & {
+  readonly createdBy: string;
+  /** who changed the plan last; undefined while nobody has */
+  readonly editedBy: string | undefined;
+  readonly createdAt: number;
+  /** the database's clock when this was read: what guards measure by */
+  readonly readAt: number;
+};
+
+/**
+ * The state by the clock: past `opensAt` a confirmed activity is open to every check, past `endsAt` it has ended, whatever
+ * its row still says (P20). One that was never confirmed stays `scheduled` until its end.
+ */
+export function stateAt(
+  activity: Pick<Activity, 'state' | 'preheat' | 'opensAt' | 'endsAt'>,
+  now: number,
+): ActivityState {
+  if (activity.state !== 'scheduled' && activity.state !== 'open') return activity.state;
+  if (now >= activity.endsAt) return 'ended';
+  const opened = activity.preheat === 'confirmed' && now >= activity.opensAt;
+  return activity.state === 'open' || opened ? 'open' : 'scheduled';
+}
+
 /** Tickets beyond the stock in strict mode: ⌊(overshoot − 1) × total⌋ (design §2). */
 export function surplusOf(total: number, overshoot: number): number {
   // overshoot has three decimals; count in thousandths, so that 1.1 × 10 is 11 and not 10.999…

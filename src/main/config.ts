@@ -98,6 +98,22 @@ const PREFIX: Form = { is: (prefix) => /^[A-Za-z0-9_-]{1,32}$/.test(prefix), wor
 export const SETTINGS = {
   host: text('SLUICE_HOST', '127.0.0.1', 'address to listen on; loopback unless you mean to be reached'),
   port: integer('SLUICE_PORT', 'port', 8080, 0, 65535, 'port of the API; 0 takes any free one'),
+  workers: integer(
+    'SLUICE_WORKERS',
+    'processes',
+    0,
+    0,
+    256,
+    'processes of `serve` that share the port, watched and started again by a parent; with role all one more lands; 0: one process does it all',
+  ),
+  stopGraceMs: integer(
+    'SLUICE_STOP_GRACE_MS',
+    'ms',
+    500,
+    0,
+    120_000,
+    'how long a server that stops is not ready and still serves, so that load balancers send their callers elsewhere; above their interval of checks',
+  ),
   dataFolder: text(
     'SLUICE_DATA',
     '.sluice',
@@ -298,6 +314,11 @@ export const SETTINGS = {
   buyerAudience: text('SLUICE_BUYER_AUDIENCE', undefined, '`aud` that buyer tokens must carry'),
   receiptSecrets: secrets('SLUICE_RECEIPT_SECRETS', 'secrets that sign receipts, newest first, each at least 32 bytes'),
   operatorSecret: secret('SLUICE_OPERATOR_SECRET', 'HS256 secret of operator tokens, at least 32 bytes', LONG_ENOUGH),
+  selfApproval: flag(
+    'SLUICE_SELF_APPROVAL',
+    false,
+    'lets who made or changed an activity approve it, for teams of one; otherwise it takes four eyes',
+  ),
   developmentIdentity: flag(
     'SLUICE_DEV_IDENTITY',
     false,

@@ -5,14 +5,15 @@
  */
 import { Command, CommanderError, Option } from 'commander';
 import { Fault } from '../domain/fault.ts';
-import { makeLog } from '../platform/log.ts';
-import { loadConfig, SETTINGS, shownValue, type SettingName } from './config.ts';
-import { serve, type Serving } from './serve.ts';
+import { systemTimers } from '../platform/clock.ts';
+import { makeLog, type Log } from '../platform/log.ts';
+import { serveMany } from './cluster.ts';
+import { loadConfig, SETTINGS, shownValue, type Config, type SettingName } from './config.ts';
+import { hiddenValues } from './hidden-values.ts';
+import { serve, stopMsMax } from './serve.ts';
 import { start } from './start.ts';
+import { joinSupervisor } from './supervised.ts';
 import type { Role } from './wire.ts';
-
-/** A stop that takes longer is cut: what is not done then is done by the next process. */
-const STOP_GRACE_MS = 30_000;
 
 const program = new Command('sluice')
   .description('A flash-sale engine: refuses the many cheaply and serves the few exactly.')
@@ -25,9 +26,15 @@ program
   .option('--port <port>')
   .option('--data <folder>')
   .action(async (flags: { port?: string; data?: string }) => {
-    const environment = { SLUICE_DEV_IDENTITY: 'true', SLUICE_LOG: 'warn', ...process.env };
+    const environment = {
+      SLUICE_DEV_IDENTITY: 'true',
+      SLUICE_SELF_APPROVAL: 'true',
+      SLUICE_LOG: 'warn',
+      ...process.env,
+    };
     const { config } = loadConfig({ environment, flags: { port: flags.port, dataFolder: flags.data } });
-    await runUntilSignal(await start(config, makeLog(config.logLevel, 2), (line) => console.log(line)));
+    const log = makeLog(config.logLevel, 2, hiddenValues(config));
+    await runUntilSignal(await start(config, log, (line) => console.log(line)), config, log);
   });
 
 program
@@ -36,9 +43,22 @@ program
   .addOption(new Option('--role <role>', 'what it does').choices(['api', 'worker', 'all']).default('all'))
   .option('--port <port>', 'port to listen on; 0 takes any free one')
   .option('--host <host>', 'address to listen on')
-  .action(async (flags: { role: Role; port?: string; host?: string }) => {
-    const { config } = loadConfig({ environment: process.env, flags: { port: flags.port, host: flags.host } });
-    await runUntilSignal(await serve(config, flags.role, makeLog(config.logLevel, 1)));
+  .option('--workers <n>', 'processes that share the port, watched by a parent; SIGUSR2 replaces them one by one')
+  .action(async ({ role, ...flags }: { role: Role; port?: string; host?: string; workers?: string }) => {
+    const { config } = loadConfig({ environment: process.env, flags });
+    const log = makeLog(config.logLevel, 1, hiddenValues(config));
+    // unheard it would kill the process on the spot; only the parent of several has use for it
+    process.on('SIGUSR2', () => undefined);
+    const supervised = joinSupervisor(systemTimers);
+    if (supervised === undefined) {
+      const serving = config.workers > 0 ? await serveMany(config, role, log) : await serve(config, role, log);
+      return runUntilSignal(serving, config, log);
+    }
+    const among = log.child({ process: supervised.name });
+    const serving = await serve(config, role, among, undefined, supervised);
+    supervised.serving(serving.url, serving.wired.metrics);
+    await runUntilSignal(serving, config, among, supervised.orphaned);
+    supervised.leave();
   });
 
 program
@@ -71,14 +91,22 @@ program
       }
   });
 
-/** Runs until SIGINT or SIGTERM, then stops in order; a second signal does not hurry what must be finished. */
-async function runUntilSignal(serving: Serving): Promise<void> {
-  const signal = await new Promise<NodeJS.Signals>((resolve) => {
+/** Runs until a signal or `orphaned`, then stops in order; a second signal does not hurry what must be finished. */
+async function runUntilSignal(
+  serving: { stop(): Promise<unknown> },
+  config: Config,
+  log: Log,
+  orphaned?: AbortSignal,
+): Promise<void> {
+  const signal = await new Promise<string>((resolve) => {
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, resolve);
+    const parentGone = (): void => resolve('the parent is gone');
+    if (orphaned?.aborted === true) parentGone();
+    else orphaned?.addEventListener('abort', parentGone, { once: true });
   });
-  serving.wired.log.info({ signal }, 'stopping');
-  const cut = setTimeout(() => process.exit(1), STOP_GRACE_MS);
-  await serving.stop();
+  log.info({ signal }, 'stopping');
+  const cut = setTimeout(() => process.exit(1), (config.workers > 0 ? 2 : 1) * stopMsMax(config));
+  if ((await serving.stop()) === false) process.exitCode = 1;
   clearTimeout(cut);
 }
 
@@ -103,7 +131,7 @@ function giveUp(sentence: string, code: 1 | 2): void {
 }
 
 function isListenError(error: unknown): error is NodeJS.ErrnoException {
-  return (
-    error instanceof Error && 'syscall' in error && (error.syscall === 'listen' || error.syscall === 'getaddrinfo')
-  );
+  // `bind` is what a process hears that shares the port with others
+  const calls: unknown[] = ['listen', 'bind', 'getaddrinfo'];
+  return error instanceof Error && 'syscall' in error && calls.includes(error.syscall);
 }

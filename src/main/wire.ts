@@ -4,18 +4,13 @@
  */
 import { hostname } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import { findActivity, shownActivities } from '../activity/1-plan/activities-table.ts';
-import { approveActivity, planActivity, type ActivityPlan, type Planned } from '../activity/1-plan/plan.ts';
-import { confirmPreheat, preheat, type PreheatReport } from '../activity/2-preheat/preheat.ts';
+import { shownActivities } from '../activity/1-plan/activities-table.ts';
 import { ActivityMemory } from '../activity/3-announce/activity-memory.ts';
 import { activityRoutes } from '../activity/3-announce/activity-routes.ts';
 import { GateChanges } from '../activity/3-announce/gate-changes.ts';
-import { changeRunning } from '../activity/3-announce/gate-changes-table.ts';
 import type { Activity } from '../domain/activity.ts';
 import { Fault } from '../domain/fault.ts';
-import { isId } from '../domain/ids.ts';
 import type { Mark } from '../domain/mark.ts';
-import type { PurchaseCode } from '../domain/results.ts';
 import { endOrder } from '../order/3-give-back/give-backs-table.ts';
 import { GiveBacks } from '../order/3-give-back/give-back.ts';
 import { orderRoutes, showOrder } from '../order/order-routes.ts';
@@ -53,8 +48,10 @@ import { makeOutbox } from '../purchase/6-landing/outbox.ts';
 import type { Step } from '../purchase/6-landing/place-orders.ts';
 import { purchase } from '../purchase/purchase.ts';
 import { Alarms } from '../watch/alarms.ts';
-import { healthRoutes, type Part } from '../watch/health-routes.ts';
+import { healthRoutes, waitingFor, type Part } from '../watch/health-routes.ts';
 import type { Config } from './config.ts';
+import { wireConsole } from './wire-console.ts';
+import { wireWatch, type Gather } from './wire-watch.ts';
 
 /** What a process does: answer buyers, land orders, or both. */
 export type Role = 'api' | 'worker' | 'all';
@@ -66,6 +63,9 @@ export type Overrides = {
   readonly step?: Step;
 };
 
+/** This process's name among several on one address, and how it gets the metrics of all of them. */
+export type Among = { readonly name: string; readonly gather: Gather };
+
 /** The migrations, from sources and from the build alike. */
 const MIGRATIONS = fileURLToPath(new URL('../../migrations', import.meta.url));
 /** Redis' time is asked for when nothing else has told it for this long. */
@@ -76,6 +76,10 @@ const DATABASE_SILENCE_MS_MAX = 5_000;
 const LEFT_AGE_MS_MAX = 2_000;
 /** Memory older than this is no longer trusted to be ready. */
 const MEMORY_AGE_MS_MAX = 60_000;
+/** A process that starts keeps its door shut until it can sell, but not for longer: then its door says what is amiss. */
+const READY_WAIT_MS_MAX = 5_000;
+/** What a request may take beyond the wait for its landing, before a door that closes cuts it off. */
+const REQUEST_MS_MAX = 5_000;
 
 /** Everything around one process's work. */
 export type Wired = ReturnType<typeof wire>;
@@ -106,7 +110,7 @@ export function openDatabase(config: Config, log: Log, embeddedFolder: string | 
 /** Builds the parts of one process. Nothing runs before `start`. */
 export function wire(
   config: Config,
-  options: { role: Role; redisUrl: string; database: Database; log: Log; overrides?: Overrides },
+  options: { role: Role; redisUrl: string; database: Database; log: Log; overrides?: Overrides; among?: Among },
 ) {
   const { role, redisUrl, database, log } = options;
   const clock = options.overrides?.clock ?? systemClock;
@@ -117,7 +121,8 @@ export function wire(
   const keys = makeKeys(config.keyPrefix);
   const keyTtlAfterEndMs = config.keyTtlAfterEndSeconds * 1_000;
   const stop = new AbortController();
-  const counts = new Map<PurchaseCode, number>();
+  const watch = wireWatch({ config, log, clock, timers, alarms });
+  let leaving = false;
 
   const linkOptions = {
     url: redisUrl,
@@ -160,7 +165,7 @@ export function wire(
   const leftByGate = new Map<string, { left: number; at: number }>();
 
   const gate = new Gate({
-    scripts,
+    scripts: watch.timed(scripts),
     ids: orderIds,
     time: redisTime,
     clock,
@@ -212,7 +217,10 @@ export function wire(
 
   const giveBacks = new GiveBacks(database, landingScripts, timers, {
     deadLetterHoldSeconds: config.deadLetterHoldSeconds,
-    hint,
+    hint(activityId, orderIds) {
+      watch.givenBack(activityId, orderIds);
+      hint(activityId, orderIds);
+    },
     report: report('giving back'),
   });
   const gateChanges = new GateChanges({
@@ -224,7 +232,7 @@ export function wire(
     report: report('telling the gate'),
   });
 
-  const landingPorts: LandingPorts = {
+  const landingPorts: LandingPorts = watch.landing({
     database,
     outbox: makeOutbox(landingLink, keys),
     gate: landingScripts,
@@ -277,11 +285,29 @@ export function wire(
         }
       },
     },
-  };
+  });
   const landing = new LandingWorker(landingPorts, {
     owner: `${owner} ${random.uuid()}`,
     leaseMs: config.landingLeaseSeconds * 1_000,
     report: report('looking for outboxes'),
+  });
+
+  const operators = wireConsole({
+    config,
+    database,
+    clock,
+    timers,
+    random,
+    owner,
+    link: landingLink,
+    keys,
+    scripts: landingScripts,
+    gateChanges,
+    giveBacks,
+    memory,
+    redisTime,
+    alarms,
+    report,
   });
 
   /** Redis' time for display: the middle of what we know, the host's clock before we know anything. */
@@ -315,21 +341,32 @@ export function wire(
   const onBug = (error: unknown): void =>
     alarms.raise('bug', { error: String(error), stack: (error as Error)?.stack }, 'a request met a bug');
 
+  const parts: Part[] = [];
+  const left = (activity: Activity): number | undefined => {
+    if (activity.run === 0) return undefined;
+    const heard = leftByGate.get(activity.id);
+    // while PostgreSQL is away what it last said is older than anything that the gate has told us since
+    const behind = memory.ageMs() > Math.max(LEFT_AGE_MS_MAX, 3 * config.activityRefreshMs);
+    if (heard !== undefined && (behind || clock.monotonic() - heard.at < LEFT_AGE_MS_MAX)) return heard.left;
+    return behind ? undefined : activity.total - activity.sold;
+  };
+
   function routes(server: HttpServer): void {
-    const parts: Part[] = [
+    parts.push(
       { name: 'redis', isReady: () => gateLink.isReady() && landingLink.isReady() },
       {
         name: 'database',
         isReady: () =>
           memory.ageMs() < MEMORY_AGE_MS_MAX && clock.monotonic() - databaseAnsweredAt < DATABASE_SILENCE_MS_MAX,
       },
-    ];
+    );
     if (role !== 'worker') {
       parts.push({ name: 'redis time', isReady: () => redisTime.ageMs() < 10 * TIME_PING_MS });
       parts.push({ name: 'order ids', isReady: () => orderIds.isReady() });
       parts.push({ name: 'activities', isReady: () => memory.isReady() });
     }
-    server.route(healthRoutes(parts, () => stop.signal.aborted));
+    parts.push({ name: 'stopping', isReady: () => !leaving });
+    server.route(healthRoutes(parts));
     if (role === 'worker') return;
 
     const identity = makeBuyerIdentity({
@@ -377,7 +414,7 @@ export function wire(
             request,
           ),
         replyTo: (answer, acceptLanguage) => replyTo(answer, acceptLanguage, random.fraction()),
-        counted: (code) => counts.set(code, (counts.get(code) ?? 0) + 1),
+        counted: watch.counted,
       }),
       ...receiptRoutes({
         buyer,
@@ -394,14 +431,7 @@ export function wire(
         find: (id) => memory.get(id),
         all: () => memory.all(),
         now,
-        left(activity) {
-          if (activity.run === 0) return undefined;
-          const heard = leftByGate.get(activity.id);
-          // while PostgreSQL is away what it last said is older than anything that the gate has told us since
-          const behind = memory.ageMs() > Math.max(LEFT_AGE_MS_MAX, 3 * config.activityRefreshMs);
-          if (heard !== undefined && (behind || clock.monotonic() - heard.at < LEFT_AGE_MS_MAX)) return heard.left;
-          return behind ? undefined : activity.total - activity.sold;
-        },
+        left,
       }),
       ...orderRoutes({
         buyer,
@@ -410,6 +440,7 @@ export function wire(
         list: (buyerId, page) => listOrders(database, buyerId, page),
         cancel: (orderId, buyerId) => endOrder(database, { orderId, buyerId, state: 'cancelled', reason: 'cancelled' }),
       }),
+      ...operators.routes(),
     ]);
     if (config.developmentIdentity) {
       server.route([developmentRoute({ config, clock })]);
@@ -419,9 +450,26 @@ export function wire(
   const server = makeHttpServer({
     bodyBytesMax: config.bodyBytesMax,
     random,
+    timers,
     onBug,
   });
   routes(server);
+  const watched = watch.over({
+    role,
+    server,
+    database,
+    redis: role === 'api' ? { gate: gateLink } : { gate: gateLink, landing: landingLink },
+    gate,
+    landing,
+    landingPorts,
+    memory,
+    now,
+    left,
+    health: parts,
+    process: options.among?.name,
+    gather: options.among?.gather,
+    report: report('measuring the backlog'),
+  });
 
   let databaseAnsweredAt = Number.NEGATIVE_INFINITY;
   let timeLoop: Promise<void> | undefined;
@@ -477,7 +525,9 @@ export function wire(
     database,
     log,
     alarms,
-    counts: counts as ReadonlyMap<PurchaseCode, number>,
+    counts: watch.purchases,
+    lagMs: watch.lagMs,
+    metrics: watched.read,
     memory,
     scripts,
     gate,
@@ -502,17 +552,30 @@ export function wire(
         landing.start();
         giveBacks.start();
         gateChanges.start();
+        operators.scheduler.start();
         if (role === 'worker') memory.start(); // for what the landing needs to know about an activity
       }
+      watched.start();
+      const until = clock.monotonic() + READY_WAIT_MS_MAX;
+      while (waitingFor(parts).length > 0 && clock.monotonic() < until) await timers.sleep(10, stop.signal);
       return server.listen(where);
+    },
+
+    /** Not ready from here: callers are asked to move on, and are served until `stop`. Safe to repeat. */
+    leave(): void {
+      leaving = true;
+      server.leave();
     },
 
     /** Stops in reverse: unready, door, landing with its batch, connections. Safe to call once. */
     async stop(): Promise<void> {
+      leaving = true;
       stop.abort();
-      await server.close();
+      await server.close(config.landingWaitMs + REQUEST_MS_MAX);
+      await watched.stop();
       await landing.stop();
       await giveBacks.stop();
+      await operators.scheduler.stop();
       await gateChanges.stop();
       await memory.stop();
       await timeLoop;
@@ -524,26 +587,8 @@ export function wire(
       await database.close();
     },
 
-    /** The activity's walk as functions, until the operator API brings them to the door. */
-    activities: {
-      plan: (plan: ActivityPlan, actor: string): Promise<Planned> => planActivity(database, clock, plan, actor),
-      approve: (id: string, actor: string): Promise<boolean> => approveActivity(database, id, actor),
-      preheat: (id: string): Promise<PreheatReport> =>
-        preheat({ database, gate: scripts, clock, keyTtlAfterEndMs }, id),
-      /** Confirms a verified preheat and tells the gate; false where there was none to confirm. */
-      async confirm(id: string, actor: string): Promise<boolean> {
-        const confirmed = await confirmPreheat(database, id, actor);
-        if (confirmed) await gateChanges.carry(id);
-        return confirmed;
-      },
-      /** Pauses, resumes or ends; the reply waits for the gate. */
-      async change(id: string, action: 'pause' | 'resume' | 'end', actor: string): Promise<boolean> {
-        const changed = await changeRunning(database, { id, action, actor });
-        if (changed) await gateChanges.carry(id);
-        return changed;
-      },
-      find: (id: string): Promise<Activity | undefined> =>
-        isId(id) ? findActivity(database, id) : Promise.resolve(undefined),
-    },
+    walk: operators.walk,
+    verify: operators.verify,
+    activities: operators.activities,
   };
 }

@@ -69,6 +69,8 @@ export function orderRoutes(ports: OrderRoutePorts): Route[] {
     {
       method: 'GET',
       path: '/api/v1/orders',
+      summary: 'The buyer’s orders, newest first.',
+      caller: 'buyer',
       schema: { querystring: Page },
       async handler(request, reply) {
         const query = request.query as { limit?: string; after?: string };
@@ -90,6 +92,8 @@ export function orderRoutes(ports: OrderRoutePorts): Route[] {
     {
       method: 'GET',
       path: '/api/v1/orders/:id',
+      summary: 'One order.',
+      caller: 'buyer',
       schema: { params: Params },
       handler: ofOwner(async (request, reply, { orderId, buyerId }) => {
         const order = await ports.find(orderId, buyerId);
@@ -99,6 +103,8 @@ export function orderRoutes(ports: OrderRoutePorts): Route[] {
     {
       method: 'POST',
       path: '/api/v1/orders/:id/cancel',
+      summary: 'Cancels an order; its units go back on sale.',
+      caller: 'buyer',
       schema: { params: Params, body: NO_BODY },
       handler: ofOwner(async (request, reply, { orderId, buyerId }) => {
         const state = await ports.cancel(orderId, buyerId);
@@ -112,6 +118,8 @@ export function orderRoutes(ports: OrderRoutePorts): Route[] {
     {
       method: 'POST',
       path: '/api/v1/orders/:id/pay',
+      summary: 'Pays for an order, where payment is offered.',
+      caller: 'buyer',
       schema: { params: Params, body: NO_BODY },
       handler: ofOwner(async (request, reply, { orderId, buyerId }) => {
         const order = await ports.find(orderId, buyerId);

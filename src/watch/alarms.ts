@@ -13,7 +13,22 @@ export type AlarmName =
   | 'landing_refused' // PostgreSQL refused what the gate had sold: drift
   | 'landing_retrying' // the landing meets faults
   | 'dead_letter' // a hold was set aside
+  | 'process_ended' // a process of `serve --workers` ended by itself
+  | 'replacement_failed' // a process of `serve --workers` could not be replaced
   | 'bug'; // an assertion failed
+
+/** All of them, so that each is a series from the start. */
+const NAMES: Readonly<Record<AlarmName, true>> = {
+  gate_not_ready: true,
+  gate_broken: true,
+  run_lost: true,
+  landing_refused: true,
+  landing_retrying: true,
+  dead_letter: true,
+  process_ended: true,
+  replacement_failed: true,
+  bug: true,
+};
 
 const QUIET_MS = 10_000;
 /** Names kept apart; more would be a leak. */
@@ -24,14 +39,14 @@ export class Alarms {
   readonly #log: Log;
   readonly #clock: Clock;
   readonly #said = new Map<string, { at: number; heldBack: number }>();
-  readonly #counts = new Map<AlarmName, number>();
+  readonly #counts = new Map<AlarmName, number>((Object.keys(NAMES) as AlarmName[]).map((name) => [name, 0]));
 
   constructor(log: Log, clock: Clock) {
     this.#log = log;
     this.#clock = clock;
   }
 
-  /** Times each alarm was raised, held back or not. */
+  /** Times each alarm was raised, held back or not; 0 for those that never were. */
   counts(): ReadonlyMap<AlarmName, number> {
     return this.#counts;
   }

@@ -1,5 +1,5 @@
-/** SQL of the activities' rows: planning, approval, and what every process keeps in memory. */
-import type { Activity, ActivityState, PreheatState } from '../../domain/activity.ts';
+/** SQL of the activities' rows: planning, what operators read, and what every process keeps in memory. */
+import type { Activity, ActivityRecord, ActivityState, AnswerWhen, PreheatState } from '../../domain/activity.ts';
 import type { Row, Sql } from '../../platform/postgres/database.ts';
 
 type ActivityRow = Row & {
@@ -25,10 +25,14 @@ type ActivityRow = Row & {
   version: string;
   shards: number | null;
   run_state: Activity['runState'] | null;
+  created_by: string;
+  edited_by: string | null;
+  created_at: Date;
+  read_at: Date;
 };
 
 const SELECT = `
-  select a.*, r.shards, r.state as run_state
+  select a.*, r.shards, r.state as run_state, clock_timestamp() as read_at
     from activities a left join runs r on r.activity_id = a.id and r.run = a.run`;
 
 const read = (row: ActivityRow): Activity => ({
@@ -56,6 +60,14 @@ const read = (row: ActivityRow): Activity => ({
   version: Number(row.version),
 });
 
+const readRecord = (row: ActivityRow): ActivityRecord => ({
+  ...read(row),
+  createdBy: row.created_by,
+  editedBy: row.edited_by ?? undefined,
+  createdAt: row.created_at.getTime(),
+  readAt: row.read_at.getTime(),
+});
+
 /** The activities that a buyer can see, newest first, at most 10,000. */
 export async function shownActivities(sql: Sql): Promise<Activity[]> {
   const rows = await sql.query<ActivityRow>(
@@ -64,13 +76,29 @@ export async function shownActivities(sql: Sql): Promise<Activity[]> {
   return rows.map(read);
 }
 
-/** One activity in any state. */
-export async function findActivity(sql: Sql, id: string): Promise<Activity | undefined> {
+/** One activity in any state, as operators see it. */
+export async function findActivity(sql: Sql, id: string): Promise<ActivityRecord | undefined> {
   const rows = await sql.query<ActivityRow>(`${SELECT} where a.id = $1`, [id]);
-  return rows[0] === undefined ? undefined : read(rows[0]);
+  return rows[0] === undefined ? undefined : readRecord(rows[0]);
 }
 
-/** A new activity, in review. False where the id is taken. */
+/** Activities in any state, newest first, behind `after` where given; undefined where there is no `after`. */
+export async function listActivities(
+  sql: Sql,
+  page: { limit: number; after?: string },
+): Promise<ActivityRecord[] | undefined> {
+  if (page.after !== undefined && (await findActivity(sql, page.after)) === undefined) return undefined;
+  const rows = await sql.query<ActivityRow>(
+    `${SELECT}
+      where $2::text is null
+         or (a.created_at, a.id) < (select b.created_at, b.id from activities b where b.id = $2)
+      order by a.created_at desc, a.id desc limit $1`,
+    [page.limit, page.after ?? null],
+  );
+  return rows.map(readRecord);
+}
+
+/** A new activity, in review, with its audit row. False where the id is taken. */
 export async function insertActivity(
   sql: Sql,
   activity: {
@@ -84,16 +112,20 @@ export async function insertActivity(
     perBuyerLimit: number;
     opensAt: number;
     endsAt: number;
-    answerWhen: 'held' | 'ordered';
+    answerWhen: AnswerWhen;
     overshoot: number;
+    autoConfirm: boolean;
     createdBy: string;
   },
 ): Promise<boolean> {
   const rows = await sql.query(
-    `insert into activities (id, state, item_name, image_url, price_minor, currency, total, surplus, per_buyer_limit,
-                             opens_at, ends_at, answer_when, overshoot, created_by)
-     values ($1, 'in_review', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-     on conflict (id) do nothing returning 1 as made`,
+    `with made as (
+       insert into activities (id, state, item_name, image_url, price_minor, currency, total, surplus, per_buyer_limit,
+                               opens_at, ends_at, answer_when, overshoot, auto_confirm, created_by)
+       values ($1, 'in_review', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+       on conflict (id) do nothing returning id, created_by)
+     insert into audit (actor, action, activity_id, to_state)
+     select created_by, 'create', id, 'in_review' from made returning 1 as made`,
     [
       activity.id,
       activity.itemName,
@@ -107,23 +139,9 @@ export async function insertActivity(
       new Date(activity.endsAt).toISOString(),
       activity.answerWhen,
       activity.overshoot,
+      activity.autoConfirm,
       activity.createdBy,
     ],
-  );
-  return rows.length === 1;
-}
-
-/** Moves an activity from one state to another, once, with its audit row; false where it was not in `from`. */
-export async function moveActivity(
-  sql: Sql,
-  move: { id: string; from: ActivityState; to: ActivityState; actor: string; reason?: string },
-): Promise<boolean> {
-  const rows = await sql.query(
-    `with moved as (
-       update activities set state = $3, version = version + 1 where id = $1 and state = $2 returning id)
-     insert into audit (actor, action, activity_id, from_state, to_state, reason)
-     select $4, 'move', id, $2, $3, $5 from moved returning 1 as moved`,
-    [move.id, move.from, move.to, move.actor, move.reason ?? null],
   );
   return rows.length === 1;
 }

@@ -1,13 +1,14 @@
 /**
- * Planning an activity: what may be asked for, checked in one place, and its approval (design §9; contract "Bounds").
- * What is not here (segments, tickets, durable winners) cannot be planned.
+ * Planning an activity: what may be asked for, checked in one place for making and for editing (design §9; contract
+ * "Bounds"). What is not offered yet (segments, tickets, durable winners) cannot be planned.
  */
-import type { Activity } from '../../domain/activity.ts';
+import type { ActivityRecord, AnswerWhen } from '../../domain/activity.ts';
 import { surplusOf } from '../../domain/activity.ts';
 import { isId, PER_BUYER_LIMIT_MAX, PRICE_MINOR_MAX, TOTAL_MAX } from '../../domain/ids.ts';
+import { fieldFault, type FIELD_FAULTS } from '../../domain/text.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { Database } from '../../platform/postgres/database.ts';
-import { findActivity, insertActivity, moveActivity } from './activities-table.ts';
+import { findActivity, insertActivity } from './activities-table.ts';
 
 /** An activity as planned. Instants in epoch ms, money in minor units. */
 export type ActivityPlan = {
@@ -20,51 +21,88 @@ export type ActivityPlan = {
   readonly perBuyerLimit?: number;
   readonly opensAt: number;
   readonly endsAt: number;
-  readonly answerWhen?: 'held' | 'ordered';
+  readonly answerWhen?: AnswerWhen;
   readonly overshoot?: number;
+  readonly autoConfirm?: boolean;
 };
 
-/** Outcome of planning. */
+/** What is wrong with one field, by its name in the API; `fault` is a key of FIELD_FAULTS. */
+export type PlanFault = { readonly field: string; readonly fault: keyof typeof FIELD_FAULTS; readonly limit?: unknown };
+
+/** Outcome of planning. `must` is the fault as an English sentence. */
 export type Planned =
-  | { readonly kind: 'planned'; readonly activity: Activity }
-  | { readonly kind: 'invalid'; readonly field: keyof ActivityPlan; readonly must: string }
+  | { readonly kind: 'planned'; readonly activity: ActivityRecord }
+  | ({ readonly kind: 'invalid'; readonly must: string } & PlanFault)
   | { readonly kind: 'exists' };
 
+/** How far ahead a sale may end. */
+export const DAYS_AHEAD_MAX = 366;
 const DAY_MS = 86_400_000;
+const NAME_CODE_POINTS_MAX = 120;
+const IMAGE_URL_CHARACTERS_MAX = 2_000;
 // control, bidirectional-control and lone surrogate characters (contract: "names and reasons")
 const UNSHOWABLE = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/u;
 
+/** What is wrong with a name or a reason: 1 to 120 code points, NFC, nothing that cannot be shown. */
+export function nameFault(field: string, text: string): PlanFault | undefined {
+  const length = [...text].length;
+  if (length < 1 || length > NAME_CODE_POINTS_MAX) return { field, fault: 'length', limit: NAME_CODE_POINTS_MAX };
+  if (UNSHOWABLE.test(text)) return { field, fault: 'control' };
+  if (text.normalize('NFC') !== text) return { field, fault: 'normal_form' };
+  return undefined;
+}
+
 /** The first thing that is wrong with a plan; undefined where nothing is. */
-export function findFault(plan: ActivityPlan, now: number): { field: keyof ActivityPlan; must: string } | undefined {
-  const whole = (value: number, min: number, max: number): boolean =>
-    Number.isInteger(value) && value >= min && value <= max;
+export function findFault(plan: Omit<ActivityPlan, 'autoConfirm'>, now: number): PlanFault | undefined {
   const limit = plan.perBuyerLimit ?? 1;
   const overshoot = plan.overshoot ?? 1;
-  if (!isId(plan.id)) return { field: 'id', must: 'be 1 to 64 of A-Z a-z 0-9 _ -' };
-  const length = [...plan.itemName].length;
-  if (length < 1 || length > 120) return { field: 'itemName', must: 'have 1 to 120 code points' };
-  if (UNSHOWABLE.test(plan.itemName)) return { field: 'itemName', must: 'have no control characters' };
-  if (plan.itemName.normalize('NFC') !== plan.itemName) return { field: 'itemName', must: 'be in normal form C' };
-  if (!whole(plan.priceMinor, 0, PRICE_MINOR_MAX))
-    return { field: 'priceMinor', must: `be a whole number from 0 to ${PRICE_MINOR_MAX}` };
-  if (!/^[A-Z]{3}$/.test(plan.currency)) return { field: 'currency', must: 'be an ISO 4217 code' };
-  if (!whole(plan.total, 1, TOTAL_MAX)) return { field: 'total', must: `be a whole number from 1 to ${TOTAL_MAX}` };
-  if (!whole(limit, 1, PER_BUYER_LIMIT_MAX))
-    return { field: 'perBuyerLimit', must: `be a whole number from 1 to ${PER_BUYER_LIMIT_MAX}` };
-  if (plan.priceMinor * limit > Number.MAX_SAFE_INTEGER)
-    return { field: 'priceMinor', must: 'times perBuyerLimit be at most 2^53 − 1' };
-  if (!whole(plan.opensAt, 0, now + 366 * DAY_MS))
-    return { field: 'opensAt', must: 'be an instant at most 366 days ahead' };
-  if (!whole(plan.endsAt, 0, now + 366 * DAY_MS))
-    return { field: 'endsAt', must: 'be an instant at most 366 days ahead' };
-  if (plan.endsAt <= plan.opensAt) return { field: 'endsAt', must: 'be after opensAt' };
-  if (plan.endsAt <= now) return { field: 'endsAt', must: 'be in the future' };
-  if (!(overshoot >= 1 && overshoot <= 2) || Math.abs(overshoot * 1000 - Math.round(overshoot * 1000)) > 1e-6) {
-    return { field: 'overshoot', must: 'be from 1 to 2 with at most three decimals' };
-  }
-  if (overshoot > 1 && plan.answerWhen !== 'ordered')
-    return { field: 'overshoot', must: 'be 1 unless answerWhen is ordered' };
-  return undefined;
+  const latest = now + DAYS_AHEAD_MAX * DAY_MS;
+  if (!isId(plan.id)) return { field: 'id', fault: 'pattern' };
+  return (
+    nameFault('item.name', plan.itemName) ??
+    (plan.imageUrl === undefined ? undefined : imageFault(plan.imageUrl)) ??
+    wholeFault('item.priceMinor', plan.priceMinor, 0, PRICE_MINOR_MAX) ??
+    (/^[A-Z]{3}$/.test(plan.currency) ? undefined : { field: 'item.currency', fault: 'currency' }) ??
+    wholeFault('total', plan.total, 1, TOTAL_MAX) ??
+    wholeFault('perBuyerLimit', limit, 1, PER_BUYER_LIMIT_MAX) ??
+    (plan.priceMinor * limit > Number.MAX_SAFE_INTEGER
+      ? { field: 'item.priceMinor', fault: 'amount', limit: Number.MAX_SAFE_INTEGER }
+      : undefined) ??
+    instantFault('opensAt', plan.opensAt, latest) ??
+    instantFault('endsAt', plan.endsAt, latest) ??
+    (plan.endsAt <= plan.opensAt ? { field: 'endsAt', fault: 'after', limit: 'opensAt' } : undefined) ??
+    (plan.endsAt <= now ? { field: 'endsAt', fault: 'future' } : undefined) ??
+    overshootFault(overshoot, plan.answerWhen)
+  );
+}
+
+function wholeFault(field: string, value: number, min: number, max: number): PlanFault | undefined {
+  if (!Number.isInteger(value)) return { field, fault: 'type', limit: 'integer' };
+  if (value < min) return { field, fault: 'minimum', limit: min };
+  return value > max ? { field, fault: 'maximum', limit: max } : undefined;
+}
+
+function instantFault(field: string, at: number, latest: number): PlanFault | undefined {
+  if (!Number.isInteger(at) || at < 0) return { field, fault: 'instant' };
+  return at > latest ? { field, fault: 'days_ahead', limit: DAYS_AHEAD_MAX } : undefined;
+}
+
+function imageFault(address: string): PlanFault | undefined {
+  const good =
+    address.length <= IMAGE_URL_CHARACTERS_MAX &&
+    !UNSHOWABLE.test(address) &&
+    URL.canParse(address) &&
+    /^https?:$/.test(new URL(address).protocol);
+  return good ? undefined : { field: 'item.imageUrl', fault: 'web_address' };
+}
+
+function overshootFault(overshoot: number, answerWhen: AnswerWhen | undefined): PlanFault | undefined {
+  const field = 'overshoot';
+  if (!(overshoot >= 1)) return { field, fault: 'minimum', limit: 1 };
+  if (overshoot > 2) return { field, fault: 'maximum', limit: 2 };
+  // the column has three decimals
+  if (Math.abs(overshoot * 1000 - Math.round(overshoot * 1000)) > 1e-6) return { field, fault: 'thousandths' };
+  return overshoot > 1 && answerWhen !== 'ordered' ? { field, fault: 'strict_only' } : undefined;
 }
 
 /** Plans an activity; it waits in review. */
@@ -75,7 +113,7 @@ export async function planActivity(
   actor: string,
 ): Promise<Planned> {
   const fault = findFault(plan, clock.now());
-  if (fault !== undefined) return { kind: 'invalid', ...fault };
+  if (fault !== undefined) return { kind: 'invalid', ...fault, must: fieldFault(fault.fault, 'en', fault) };
   const overshoot = plan.overshoot ?? 1;
   const made = await insertActivity(database, {
     id: plan.id,
@@ -90,13 +128,9 @@ export async function planActivity(
     endsAt: plan.endsAt,
     answerWhen: plan.answerWhen ?? 'held',
     overshoot,
+    autoConfirm: plan.autoConfirm ?? true,
     createdBy: actor,
   });
   if (!made) return { kind: 'exists' };
   return { kind: 'planned', activity: (await findActivity(database, plan.id))! };
-}
-
-/** 待审核 → 待开始. False where it was not in review. */
-export function approveActivity(database: Database, id: string, actor: string): Promise<boolean> {
-  return moveActivity(database, { id, from: 'in_review', to: 'scheduled', actor });
 }

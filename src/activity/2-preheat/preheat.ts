@@ -2,7 +2,8 @@
  * Preheat: puts stock and rules of a scheduled activity at the gate before the sale, once, and reads them back
  * (article 1.4, 3.2). It may be repeated by accident at any time and changes nothing (G10):
  *
- * - only a `scheduled` activity is preheated; after confirmation preheat only compares, lost keys are rebuild's business;
+ * - only a `scheduled` activity is preheated; after confirmation, and in the sale, preheat only compares: lost keys are
+ *   rebuild's business;
  * - all keys of the run are made in one script, only if none is there;
  * - every value is read back and compared with the database's; a difference fails the preheat and the gate stays shut. So
  *   does a difference between the activity and what its run was begun with, if someone edited it in between.
@@ -74,16 +75,22 @@ export type PreheatReport =
     }
   | { readonly kind: 'refused'; readonly reason: 'unknown_activity' | 'wrong_state'; readonly state?: string };
 
-/** Preheats one activity. Safe to repeat and to run twice at once. Throws faults of Redis and PostgreSQL. */
+/**
+ * Preheats one activity. Safe to repeat and to run twice at once.
+ * @param by who, and why, for the audit of an outcome; without it there is no audit row
+ * @throws faults of Redis and PostgreSQL
+ */
 export async function preheat(
   ports: { database: Database; gate: PreheatGate; clock: Clock; keyTtlAfterEndMs: number },
   activityId: string,
+  by?: { readonly actor: string; readonly reason?: string | undefined },
 ): Promise<PreheatReport> {
   const { database, gate } = ports;
   const begun = await database.transaction(async (tx) => {
     const activity = await lockActivity(tx, activityId);
     if (activity === undefined) return 'unknown_activity' as const;
-    if (activity.state !== 'scheduled') return { wrongState: activity.state };
+    const onSale = activity.state === 'open' && activity.preheat === 'confirmed';
+    if (activity.state !== 'scheduled' && !onSale) return { wrongState: activity.state };
     const present = activity.run === 0 ? undefined : await findRun(tx, activityId, activity.run);
     if (present !== undefined) return { activity, run: present };
     const tickets = activity.total + activity.surplus;
@@ -129,16 +136,21 @@ export async function preheat(
   const holds = checks.every((check) => check.holds);
   if (confirmed) return { kind: 'compared', run: run.run, wrote, checks };
   const noted = await database.transaction((tx) =>
-    notePreheat(tx, activityId, { run: run.run, fences, outcome: holds ? 'verified' : 'failed' }),
+    notePreheat(tx, activityId, { run: run.run, fences, outcome: holds ? 'verified' : 'failed', ...by }),
   );
   // someone confirmed meanwhile, or moved the activity on: what was compared is not what counts any more
-  if (!noted) return preheat(ports, activityId);
+  if (!noted) return preheat(ports, activityId, by);
   return { kind: holds ? 'verified' : 'failed', run: run.run, wrote, checks };
 }
 
 /** Confirms a verified preheat. False where there is none: another one confirmed, or it failed. */
-export function confirmPreheat(database: Database, activityId: string, actor: string): Promise<boolean> {
-  return database.transaction((tx) => confirmRun(tx, activityId, actor));
+export function confirmPreheat(
+  database: Database,
+  activityId: string,
+  actor: string,
+  reason?: string,
+): Promise<boolean> {
+  return database.transaction((tx) => confirmRun(tx, activityId, actor, reason));
 }
 
 /** Units of one segment: an even share, the remainder to the first ones. */

@@ -127,11 +127,17 @@ export async function beginRun(tx: Sql, activityId: string, run: Omit<Run, 'stat
   await tx.query(`update activities set run = $2, version = version + 1 where id = $1`, [activityId, run.run]);
 }
 
-/** Notes the outcome of a preheat that is not confirmed yet. */
+/** Notes the outcome of a preheat that is not confirmed yet, with its audit row where an actor is named. */
 export async function notePreheat(
   tx: Sql,
   activityId: string,
-  note: { run: number; fences: readonly string[]; outcome: 'verified' | 'failed' },
+  note: {
+    run: number;
+    fences: readonly string[];
+    outcome: 'verified' | 'failed';
+    actor?: string | undefined;
+    reason?: string | undefined;
+  },
 ): Promise<boolean> {
   const rows = await tx.query(
     `update activities set preheat = $3 where id = $1 and run = $2 and state = 'scheduled' and preheat <> 'confirmed'
@@ -144,6 +150,13 @@ export async function notePreheat(
     note.run,
     note.fences,
   ]);
+  if (note.actor !== undefined) {
+    await tx.query(
+      `insert into audit (actor, action, activity_id, from_state, to_state, reason, details)
+       values ($1, 'preheat', $2, 'scheduled', 'scheduled', $3, jsonb_build_object('run', $4::bigint, 'outcome', $5::text))`,
+      [note.actor, activityId, note.reason ?? null, note.run, note.outcome],
+    );
+  }
   return true;
 }
 
@@ -152,7 +165,7 @@ export async function notePreheat(
  * @returns false where it was not verified, or where the activity was edited since its run was begun. Window and limit may
  *   differ: the gate learns them with the confirmation.
  */
-export async function confirmRun(tx: Sql, activityId: string, actor: string): Promise<boolean> {
+export async function confirmRun(tx: Sql, activityId: string, actor: string, reason?: string): Promise<boolean> {
   const rows = await tx.query<{ version: string; run: string }>(
     `update activities a set preheat = 'confirmed', version = version + 1 from runs r
       where a.id = $1 and a.state = 'scheduled' and a.preheat = 'verified'
@@ -169,6 +182,10 @@ export async function confirmRun(tx: Sql, activityId: string, actor: string): Pr
     row.run,
   ]);
   await tx.query(`insert into gate_changes (activity_id, version) values ($1, $2)`, [activityId, row.version]);
-  await tx.query(`insert into audit (actor, action, activity_id) values ($1, 'confirm', $2)`, [actor, activityId]);
+  await tx.query(
+    `insert into audit (actor, action, activity_id, from_state, to_state, reason)
+     values ($1, 'confirm', $2, 'scheduled', 'scheduled', $3)`,
+    [actor, activityId, reason ?? null],
+  );
   return true;
 }

@@ -1,6 +1,6 @@
 /** Activities as buyers see them, from memory: no call of the database, cacheable for a second. */
 import Type from 'typebox';
-import type { Activity } from '../../domain/activity.ts';
+import { stateAt, type Activity } from '../../domain/activity.ts';
 import { ID_PATTERN } from '../../domain/ids.ts';
 import { instant } from '../../platform/http/instant.ts';
 import { sendInvalid, sendProblem } from '../../platform/http/problem.ts';
@@ -24,14 +24,6 @@ const Page = Type.Object(
   },
   { additionalProperties: false },
 );
-
-/** The state by the clock: past `opensAt` an activity is open to every check, whatever its row still says (P20). */
-export function stateAt(activity: Activity, now: number): 'scheduled' | 'open' | 'ended' | 'settled' {
-  if (activity.state === 'settled' || activity.state === 'ended') return activity.state;
-  if (now >= activity.endsAt) return 'ended';
-  const opened = now >= activity.opensAt && activity.preheat === 'confirmed';
-  return activity.state === 'open' || opened ? 'open' : 'scheduled';
-}
 
 /** The public calls about activities. */
 export function activityRoutes(ports: ActivityRoutePorts): Route[] {
@@ -60,12 +52,14 @@ export function activityRoutes(ports: ActivityRoutePorts): Route[] {
     {
       method: 'GET',
       path: '/api/v1/time',
+      summary: 'The time by which sales open and end.',
       handler: (_request, reply) =>
         reply.header('cache-control', 'no-store').send(instant('now', Math.floor(ports.now()))),
     },
     {
       method: 'GET',
       path: '/api/v1/activities',
+      summary: 'Activities that buyers can see, open ones first.',
       schema: { querystring: Page },
       handler(request, reply) {
         const { limit, after } = request.query as { limit?: string; after?: string };
@@ -86,6 +80,7 @@ export function activityRoutes(ports: ActivityRoutePorts): Route[] {
     {
       method: 'GET',
       path: '/api/v1/activities/:id',
+      summary: 'One activity.',
       schema: { params: Params },
       handler(request, reply) {
         const activity = ports.find((request.params as { id: string }).id);

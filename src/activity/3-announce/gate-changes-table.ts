@@ -1,4 +1,4 @@
-/** SQL of what the gate must learn: pending changes, and the moves that make them. */
+/** SQL of what the gate must learn. The moves that make changes are in `lifecycle-table.ts`. */
 import type { Sql } from '../../platform/postgres/database.ts';
 
 /** The present rules of an activity, for its gate. Instants in epoch ms. */
@@ -55,33 +55,4 @@ export async function noteGateHas(sql: Sql, activityId: string, version: number)
     `update gate_changes set done_at = now() where activity_id = $1 and version <= $2 and done_at is null`,
     [activityId, version],
   );
-}
-
-/**
- * A move of a running activity, in one conditional update with its audit row and the change that the gate must learn.
- * @returns false where the activity was not in a state that allows it
- */
-export async function changeRunning(
-  sql: Sql,
-  move: { id: string; action: 'pause' | 'resume' | 'end'; actor: string; reason?: string },
-): Promise<boolean> {
-  const set = {
-    pause: `paused = true`,
-    resume: `paused = false`,
-    end: `state = 'ended'`,
-  }[move.action];
-  const where = {
-    pause: `state in ('scheduled', 'open') and not paused`,
-    resume: `state in ('scheduled', 'open') and paused`,
-    end: `(state = 'open' or state = 'scheduled' and preheat = 'confirmed' and opens_at <= now())`,
-  }[move.action];
-  const rows = await sql.query(
-    `with moved as (
-       update activities set ${set}, version = version + 1 where id = $1 and ${where} returning id, version, state),
-     told as (insert into gate_changes (activity_id, version) select id, version from moved)
-     insert into audit (actor, action, activity_id, to_state, reason)
-     select $2, $3, id, state, $4 from moved returning 1 as moved`,
-    [move.id, move.actor, move.action, move.reason ?? null],
-  );
-  return rows.length === 1;
 }

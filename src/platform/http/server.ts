@@ -4,14 +4,19 @@
  * Strict at every edge: no coercion, unknown fields refused (in the query too, where a call names none), JSON in UTF-8
  * only, a known path with another method is 405 with `Allow`. First match wins: 405, 413, 415, then what is `invalid`.
  * Errors leave as problem documents in the caller's language; a bug of ours is a plain 500, logged.
+ *
+ * The way down: `leave` (each reply closes its connection), then `close` (no new connections; what is under way finishes).
  */
 import { isUtf8 } from 'node:buffer';
-import { METHODS as NODE_METHODS } from 'node:http';
+import { lookup } from 'node:dns/promises';
+import { METHODS as NODE_METHODS, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { fastify, type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { Fault } from '../../domain/fault.ts';
-import type { Random } from '../clock.ts';
+import type { Random, Timers } from '../clock.ts';
 import { answerBrokenRequest } from './broken-request.ts';
 import { keepConnections } from './connections.ts';
+import { openApiDocument } from './openapi.ts';
 import { sendBusy, sendInvalid, sendProblem } from './problem.ts';
 
 /** A request as handlers see it. */
@@ -38,6 +43,12 @@ export type Route = {
     readonly headers?: object;
     readonly body?: object;
   };
+  /** one sentence for /openapi.json */
+  readonly summary?: string;
+  /** whose bearer token the call asks for; nobody's where it is absent */
+  readonly caller?: 'buyer' | 'operator';
+  /** what each status means, for /openapi.json; every call may answer other problem documents besides */
+  readonly replies?: Readonly<Record<number, string>>;
   readonly handler: (request: HttpRequest, reply: HttpReply) => unknown;
 };
 
@@ -47,12 +58,36 @@ export type HttpServer = {
   route(routes: readonly Route[]): void;
   /** listens; returns the address, `http://host:port` */
   listen(options: { host: string; port: number }): Promise<string>;
-  /** stops taking connections, lets the requests under way finish, and closes each connection as it comes to rest */
-  close(): Promise<void>;
+  /**
+   * Asks callers to move on: from here each reply closes its connection, and new connections are still served. A load
+   * balancer, or another process on the same port, takes them over before the door closes. Safe to repeat.
+   */
+  leave(): void;
+  /**
+   * Stops taking connections, lets the requests under way finish, and closes each connection as it comes to rest. What is
+   * not finished after `finishMs` is cut: its caller does not know the outcome, and asks again with the same key.
+   */
+  close(finishMs: number): Promise<void>;
+  /** present use, for metrics */
+  stats(): HttpStats;
 };
+
+/** Requests under way (event streams too), open connections, and replies by class of status since the start. */
+export type HttpStats = {
+  readonly requests: number;
+  readonly connections: number;
+  readonly replies: ReadonlyMap<ReplyClass, number>;
+};
+/** Class of a reply's status; `none` where the caller was gone before there was one. */
+export type ReplyClass = '2xx' | '3xx' | '4xx' | '5xx' | 'none';
 
 /** Longest path parameter: a receipt. Fastify's 100 would make receipts 414. */
 const PARAM_LENGTH_MAX = 420;
+/**
+ * A connection that has been accepted but has not sent its request yet looks like one that never will. While the door
+ * closes it gets this long before it is let go.
+ */
+const LINGER_MS = 200;
 
 /** Makes the edge. `onBug` hears of everything that is our fault. */
 export function makeHttpServer(options: {
@@ -60,6 +95,7 @@ export function makeHttpServer(options: {
   onBug: (error: unknown) => void;
   /** spreads the waits of a crowd */
   random: Random;
+  timers: Timers;
 }): HttpServer {
   const app: FastifyInstance = fastify({
     logger: false,
@@ -97,8 +133,13 @@ export function makeHttpServer(options: {
   });
   app.setNotFoundHandler((request, reply) => sendProblem(request, reply, { status: 404, code: 'not_found' }));
 
-  return {
+  const use = watchUse(app.server);
+  const offered: Route[] = [];
+  let document: string | undefined;
+
+  const edge: HttpServer = {
     route(routes) {
+      offered.push(...routes);
       const byPath = new Map<string, Route[]>();
       for (const route of routes) byPath.set(route.path, [...(byPath.get(route.path) ?? []), route]);
       for (const [path, calls] of byPath) {
@@ -121,12 +162,72 @@ export function makeHttpServer(options: {
         });
       }
     },
-    listen: (where) => app.listen(where),
-    close() {
-      const closed = app.close();
-      connections.retire();
-      return closed;
+    async listen({ host, port }) {
+      // Given a name, Fastify opens more servers behind its back, one an address, and does not wait for them when it closes.
+      const address = host === 'localhost' ? (await lookup(host)).address : host;
+      return app.listen({ host: address, port });
     },
+    leave: use.leave,
+    async close(finishMs) {
+      use.leave();
+      const closed = new AbortController();
+      const closing = app.close().finally(() => closed.abort());
+      await options.timers.sleep(LINGER_MS, closed.signal);
+      connections.retire();
+      await options.timers.sleep(finishMs, closed.signal);
+      if (!closed.signal.aborted) app.server.closeAllConnections();
+      await closing;
+    },
+    stats: use.stats,
+  };
+
+  edge.route([
+    {
+      method: 'GET',
+      path: '/openapi.json',
+      summary: 'This document.',
+      handler: (_request, reply) =>
+        reply
+          .header('cache-control', 'public, max-age=60')
+          .type('application/json; charset=utf-8')
+          .send((document ??= JSON.stringify(openApiDocument(offered)))),
+    },
+  ]);
+  return edge;
+}
+
+const REPLY_CLASSES: readonly ReplyClass[] = ['none', 'none', '2xx', '3xx', '4xx', '5xx'];
+
+/** Counts what a server is doing, beside the framework: two counters and one shared listener a request. */
+function watchUse(server: Server) {
+  const replies = new Map<ReplyClass, number>(REPLY_CLASSES.map((name) => [name, 0]));
+  let requests = 0;
+  let connections = 0;
+  let leaving = false;
+
+  function ended(this: ServerResponse): void {
+    requests -= 1;
+    const name = this.headersSent ? (REPLY_CLASSES[Math.floor(this.statusCode / 100)] ?? 'none') : 'none';
+    replies.set(name, replies.get(name)! + 1);
+  }
+  function disconnected(): void {
+    connections -= 1;
+  }
+  // before the framework's own listener, which may answer at once
+  server.prependListener('request', (_request: IncomingMessage, response: ServerResponse) => {
+    requests += 1;
+    if (leaving) response.shouldKeepAlive = false;
+    response.once('close', ended);
+  });
+  server.on('connection', (socket: Socket) => {
+    connections += 1;
+    socket.once('close', disconnected);
+  });
+  return {
+    leave(): void {
+      leaving = true;
+    },
+    stats: (): HttpStats => ({ requests, connections, replies }),
   };
 }
 

@@ -22,6 +22,7 @@ export function developmentRoute(ports: {
   return {
     method: 'POST',
     path: '/api/v1/dev/login',
+    summary: 'A buyer’s token for anybody who asks: for trying out only.',
     schema: { body: Body },
     handler(request, reply) {
       const { buyerId } = request.body as { buyerId: string };

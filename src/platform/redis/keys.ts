@@ -22,6 +22,9 @@ export type SegmentAddress = { readonly activityId: string; readonly segment: nu
 /** Buyers in one shard, at most: deleting 10,000 fields takes 1.4 ms, a million 257 ms (docs/data.md). */
 export const BUYERS_PER_SHARD_MAX = 10_000;
 
+/** The guard field of a buyers key: without it the key was evicted or deleted and made anew (P12). */
+export const GUARD_FIELD = '#';
+
 /** Builds keys under one prefix (default `sk`). */
 export function makeKeys(prefix: string) {
   const tag = (a: { activityId: string; segment: number }): string => `${prefix}:{${a.activityId}.${a.segment}}`;

@@ -49,6 +49,20 @@ const Body = Type.Object(
   { additionalProperties: false },
 );
 
+/** What each status means (docs/results.md has all codes). */
+const REPLIES = {
+  200: 'replayed: the first answer to this key, with the present state',
+  201: 'ordered: the order is stored; only where the activity answers when ordered',
+  202: 'held: the units are the buyer’s, and the receipt tells what becomes of them',
+  400: 'invalid',
+  401: 'unauthenticated',
+  404: 'unknown_activity',
+  409: 'already_bought, sold_out, not_open or paused',
+  410: 'ended',
+  422: 'key_reused: this key has bought another quantity',
+  503: 'busy, not_ready or in_doubt: ask again with the same key after Retry-After',
+};
+
 /** The purchase call. */
 export function purchaseRoute<Answer extends { readonly code: PurchaseCode }>(ports: DoorPorts<Answer>): Route {
   const send = (
@@ -66,6 +80,9 @@ export function purchaseRoute<Answer extends { readonly code: PurchaseCode }>(po
   return {
     method: 'POST',
     path: '/api/v1/activities/:id/purchases',
+    summary: 'Buys. Repeat with the same Idempotency-Key until the answer is not busy, not_ready or in_doubt.',
+    caller: 'buyer',
+    replies: REPLIES,
     schema: { params: Params, headers: Headers, body: Body },
     async handler(request, reply) {
       const { id } = request.params as { id: string };

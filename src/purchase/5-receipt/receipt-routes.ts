@@ -87,6 +87,8 @@ export function receiptRoutes(ports: ReceiptRoutePorts): Route[] {
     {
       method: 'GET',
       path: '/api/v1/receipts/:receipt',
+      summary: 'One receipt and where it stands.',
+      caller: 'buyer',
       schema: { params: ReceiptParams },
       async handler(request, reply) {
         const buyerId = await ports.buyer(request, reply);
@@ -98,6 +100,8 @@ export function receiptRoutes(ports: ReceiptRoutePorts): Route[] {
     {
       method: 'GET',
       path: '/api/v1/activities/:id/receipt',
+      summary: 'The buyer’s latest receipt of an activity.',
+      caller: 'buyer',
       schema: { params: ActivityParams },
       async handler(request, reply) {
         const buyerId = await ports.buyer(request, reply);
@@ -108,6 +112,8 @@ export function receiptRoutes(ports: ReceiptRoutePorts): Route[] {
     {
       method: 'GET',
       path: '/api/v1/receipts/:receipt/events',
+      summary: 'The same as server-sent events, until its state is final.',
+      caller: 'buyer',
       schema: { params: ReceiptParams },
       async handler(request, reply) {
         const buyerId = await ports.buyer(request, reply);

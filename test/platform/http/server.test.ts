@@ -2,7 +2,7 @@
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { Fault } from '../../../src/domain/fault.ts';
-import { systemRandom } from '../../../src/platform/clock.ts';
+import { systemRandom, systemTimers } from '../../../src/platform/clock.ts';
 import { answerBrokenRequest } from '../../../src/platform/http/broken-request.ts';
 import { makeHttpServer, type HttpServer, type Route } from '../../../src/platform/http/server.ts';
 import { exchange, readReply, talk } from '../../api/raw-http.ts';
@@ -11,11 +11,16 @@ let server: HttpServer | undefined;
 let bugs: unknown[];
 async function serving(...routes: Route[]): Promise<string> {
   bugs = [];
-  server = makeHttpServer({ bodyBytesMax: 1_024, random: systemRandom, onBug: (error) => bugs.push(error) });
+  server = makeHttpServer({
+    bodyBytesMax: 1_024,
+    timers: systemTimers,
+    random: systemRandom,
+    onBug: (error) => bugs.push(error),
+  });
   server.route(routes);
   return server.listen({ host: '127.0.0.1', port: 0 });
 }
-afterEach(() => server?.close());
+afterEach(() => server?.close(5_000));
 
 const get = (path: string, handler: Route['handler']): Route => ({ method: 'GET', path, handler });
 
@@ -89,7 +94,7 @@ test('a close waits for the answer under way, and for no connection at rest', as
   await isAsked;
 
   let isClosed = false;
-  const closed = server!.close().then(() => (isClosed = true));
+  const closed = server!.close(5_000).then(() => (isClosed = true));
   await Promise.all(ends.slice(0, 2));
   expect(isClosed).toBe(false);
   release();

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Activity } from '../../../src/domain/activity.ts';
 import type { HoldRequest, PurchaseCode } from '../../../src/domain/results.ts';
-import { systemRandom } from '../../../src/platform/clock.ts';
+import { systemRandom, systemTimers } from '../../../src/platform/clock.ts';
 import { makeHttpServer, type HttpServer } from '../../../src/platform/http/server.ts';
 import { purchaseRoute, type Identify } from '../../../src/purchase/1-door/purchase-route.ts';
 import { replyTo, type PurchaseAnswer } from '../../../src/purchase/5-receipt/answer.ts';
@@ -16,7 +16,12 @@ let counted: PurchaseCode[];
 beforeEach(async () => {
   [asked, walked, counted] = [[], [], []];
   who = { kind: 'buyer', buyerId: 'ann' };
-  server = makeHttpServer({ bodyBytesMax: 16_384, random: systemRandom, onBug: (error) => asked.push(String(error)) });
+  server = makeHttpServer({
+    bodyBytesMax: 16_384,
+    timers: systemTimers,
+    random: systemRandom,
+    onBug: (error) => asked.push(String(error)),
+  });
   server.route([
     purchaseRoute<PurchaseAnswer>({
       identify(authorization) {
@@ -34,7 +39,7 @@ beforeEach(async () => {
   ]);
   url = await server.listen({ host: '127.0.0.1', port: 0 });
 });
-afterEach(() => server.close());
+afterEach(() => server.close(5_000));
 
 async function send(quantity: number, activityId = 'sale'): Promise<Record<string, unknown>> {
   const response = await fetch(`${url}/api/v1/activities/${activityId}/purchases`, {

@@ -1,4 +1,5 @@
 /** The event stream of receipts with time in the test's hands: its heartbeat, its slow readers, its bugs. */
+import { systemTimers } from '../../../src/platform/clock.ts';
 import { connect } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Standing } from '../../../src/domain/receipt.ts';
@@ -57,7 +58,7 @@ beforeEach(async () => {
     read: async () => ({ receipt: 'r1.x.y', ...facts, standing: standing(), order }),
   } as unknown as Receipts;
   const random = { fraction: () => 0.5, uuid: () => '', token: () => '' };
-  server = makeHttpServer({ bodyBytesMax: 1_024, random, onBug: (error) => bugs.push(error) });
+  server = makeHttpServer({ bodyBytesMax: 1_024, timers: systemTimers, random, onBug: (error) => bugs.push(error) });
   server.route(
     receiptRoutes({
       buyer: async () => 'ann',
@@ -75,7 +76,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   stop.abort();
-  await server.close();
+  await server.close(5_000);
 });
 
 test('a stream with nothing to tell beats every fifteen seconds, and looks by itself ever more rarely', async () => {
