@@ -28,7 +28,7 @@ import { Metrics, type MetricSnapshot, type Readings } from '../watch/metrics.ts
 import { metricsRoute } from '../watch/metrics-route.ts';
 import { stateMoves } from '../watch/state-moves.ts';
 import type { Config } from './config.ts';
-import type { Role } from './wire.ts';
+import type { Role } from './role.ts';
 
 /** Activities whose units are a series of their own. */
 export const ACTIVITIES_SHOWN_MAX = 50;

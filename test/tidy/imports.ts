@@ -100,6 +100,8 @@ const HOMES: Readonly<Record<string, readonly string[]>> = {
   pino: ['src/platform/log.ts'],
   commander: ['src/main/', 'src/cli/'],
   yaml: ['src/main/'],
+  'prom-client': ['src/watch/'],
+  undici: ['src/cli/'],
   typebox: ['src/'],
 };
 

@@ -7,7 +7,7 @@
  */
 import { VERSION } from '../version.ts';
 import { PROBLEM_TYPE } from './problem.ts';
-import type { Route } from './server.ts';
+import type { Route } from './route.ts';
 
 type Json = { [member: string]: unknown };
 /** The parts of an object schema that matter here. */

@@ -11,18 +11,16 @@ import { isUtf8 } from 'node:buffer';
 import { lookup } from 'node:dns/promises';
 import { METHODS as NODE_METHODS, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { fastify, type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { fastify, type FastifyError, type FastifyInstance } from 'fastify';
 import { Fault } from '../../domain/fault.ts';
 import type { Random, Timers } from '../clock.ts';
 import { answerBrokenRequest } from './broken-request.ts';
 import { keepConnections } from './connections.ts';
 import { openApiDocument } from './openapi.ts';
+import type { HttpReply, HttpRequest, Route } from './route.ts';
 import { sendBusy, sendInvalid, sendProblem } from './problem.ts';
 
-/** A request as handlers see it. */
-export type HttpRequest = FastifyRequest;
-/** A reply as handlers see it. */
-export type HttpReply = FastifyReply;
+export type { HttpReply, HttpRequest, Route };
 
 /** Methods that a path may be asked with; those it does not have are answered 405. CONNECT never gets this far. */
 const METHODS = NODE_METHODS.filter((method) => method !== 'CONNECT');
@@ -31,26 +29,6 @@ const METHODS = NODE_METHODS.filter((method) => method !== 'CONNECT');
 export const NO_BODY = { type: 'object', nullable: true, additionalProperties: false };
 /** Schema of the query of a call that takes none. */
 const NO_QUERY = { type: 'object', additionalProperties: false };
-
-/** One call of the API. */
-export type Route = {
-  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
-  readonly path: string;
-  /** JSON schemas of the parts; what is not named is not checked, but for the query, which must then be empty */
-  readonly schema?: {
-    readonly params?: object;
-    readonly querystring?: object;
-    readonly headers?: object;
-    readonly body?: object;
-  };
-  /** one sentence for /openapi.json */
-  readonly summary?: string;
-  /** whose bearer token the call asks for; nobody's where it is absent */
-  readonly caller?: 'buyer' | 'operator';
-  /** what each status means, for /openapi.json; every call may answer other problem documents besides */
-  readonly replies?: Readonly<Record<number, string>>;
-  readonly handler: (request: HttpRequest, reply: HttpReply) => unknown;
-};
 
 /** A running edge. */
 export type HttpServer = {
