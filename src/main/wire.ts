@@ -450,7 +450,8 @@ export function wire(
   });
   routes(server);
   const watched = watch.over({
-    role,
+    sells: role !== 'worker',
+    lands: role !== 'api',
     server,
     database,
     redis: role === 'api' ? { gate: gateLink } : { gate: gateLink, landing: landingLink },

@@ -15,7 +15,7 @@ import { fastify, type FastifyError, type FastifyInstance, type FastifyReply, ty
 import { Fault } from '../../domain/fault.ts';
 import type { Random, Timers } from '../clock.ts';
 import { answerBrokenRequest } from './broken-request.ts';
-import { openApiDocument } from './openapi.ts';
+import { openApiDocument, type DescribedCall } from './openapi.ts';
 import { sendBusy, sendInvalid, sendProblem } from './problem.ts';
 
 /** A request as handlers see it. */
@@ -31,23 +31,8 @@ export const NO_BODY = { type: 'object', nullable: true, additionalProperties: f
 /** Schema of the query of a call that takes none. */
 const NO_QUERY = { type: 'object', additionalProperties: false };
 
-/** One call of the API. */
-export type Route = {
-  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
-  readonly path: string;
-  /** JSON schemas of the parts; what is not named is not checked, but for the query, which must then be empty */
-  readonly schema?: {
-    readonly params?: object;
-    readonly querystring?: object;
-    readonly headers?: object;
-    readonly body?: object;
-  };
-  /** one sentence for /openapi.json */
-  readonly summary?: string;
-  /** whose bearer token the call asks for; nobody's where it is absent */
-  readonly caller?: 'buyer' | 'operator';
-  /** what each status means, for /openapi.json; every call may answer other problem documents besides */
-  readonly replies?: Readonly<Record<number, string>>;
+/** One call of the API: what `/openapi.json` says of it, and what answers it. */
+export type Route = DescribedCall & {
   readonly handler: (request: HttpRequest, reply: HttpReply) => unknown;
 };
 
