@@ -3,6 +3,7 @@
  * The command `sluice`. Exit 0: it was done; 1: it was refused or does not hold; 2: wrong use.
  * Standard output is for results, standard error for progress and the log of a server.
  */
+import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { Fault } from '../domain/fault.ts';
 import { systemTimers } from '../platform/clock.ts';
@@ -13,6 +14,7 @@ import { hiddenValues } from './hidden-values.ts';
 import { serve, stopMsMax } from './serve.ts';
 import { start } from './start.ts';
 import { joinSupervisor } from './supervised.ts';
+import { addVerbs, endingOf } from './verbs.ts';
 import type { Role } from './wire.ts';
 
 const program = new Command('sluice')
@@ -110,11 +112,16 @@ async function runUntilSignal(
   clearTimeout(cut);
 }
 
+addVerbs(program, { program: fileURLToPath(import.meta.url), runUntilSignal });
+
 try {
   await program.parseAsync(process.argv);
 } catch (error) {
+  const ending = endingOf(error, process.argv);
   if (error instanceof CommanderError) {
     process.exitCode = error.exitCode === 0 ? 0 : 2;
+  } else if (ending !== undefined) {
+    giveUp(ending.sentence, ending.code);
   } else if (error instanceof Fault) {
     giveUp(error.message, error.code === 'settings_invalid' ? 2 : 1);
   } else if (isListenError(error)) {

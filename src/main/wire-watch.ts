@@ -28,7 +28,6 @@ import { Metrics, type MetricSnapshot, type Readings } from '../watch/metrics.ts
 import { metricsRoute } from '../watch/metrics-route.ts';
 import { stateMoves } from '../watch/state-moves.ts';
 import type { Config } from './config.ts';
-import type { Role } from './role.ts';
 
 /** Activities whose units are a series of their own. */
 export const ACTIVITIES_SHOWN_MAX = 50;
@@ -109,7 +108,8 @@ export function wireWatch(basis: { config: Config; log: Log; clock: Clock; timer
 
     /** what is watched, once all of it is there */
     over(parts: {
-      role: Role;
+      sells: boolean;
+      lands: boolean;
       server: HttpServer;
       database: Database;
       redis: Readonly<Record<string, RedisLink>>;
@@ -125,7 +125,7 @@ export function wireWatch(basis: { config: Config; log: Log; clock: Clock; timer
       gather: Gather | undefined;
       report: (error: unknown) => void;
     }) {
-      const { role, server, database, redis, gate, landing, landingPorts, memory } = parts;
+      const { sells, lands, server, database, redis, gate, landing, landingPorts, memory } = parts;
       const backlog = new BacklogWatch({
         sql: database,
         lastEntry: (at) => landingPorts.gate.readSeq(at),
@@ -138,7 +138,6 @@ export function wireWatch(basis: { config: Config; log: Log; clock: Clock; timer
       const basics: Readings = {
         build: () => new Map([[VERSION, 1]]),
         ready: () => (waitingFor(parts.health).length === 0 ? 1 : 0),
-        unitsLeft: () => unitsLeft(memory.all(), parts.left, parts.now()),
         alarms: () => alarms.counts(),
         lag: () => lag.seconds,
         httpRequests: () => server.stats().requests,
@@ -150,6 +149,7 @@ export function wireWatch(basis: { config: Config; log: Log; clock: Clock; timer
         redisReady: () => new Map(Object.entries(redis).map(([name, link]) => [name, link.isReady() ? 1 : 0] as const)),
       };
       const selling: Readings = {
+        unitsLeft: () => unitsLeft(memory.all(), parts.left, parts.now()),
         purchases: () => purchases,
         gateCalls: () => gateCalls,
         gateBatch: () => gateBatch,
@@ -168,7 +168,7 @@ export function wireWatch(basis: { config: Config; log: Log; clock: Clock; timer
         deadLetters: () => backlog.reading()?.deadLetters,
         givenBack: () => givenBack,
       };
-      const readings = { ...basics, ...(role === 'worker' ? {} : selling), ...(role === 'api' ? {} : working) };
+      const readings = { ...basics, ...(sells ? selling : {}), ...(lands ? working : {}) };
       const metrics = new Metrics(readings, { process: parts.process, withNode: true });
       const own = (): Promise<MetricSnapshot[]> => metrics.read();
       server.route([metricsRoute(async () => (await parts.gather?.(own)) ?? [await own()])]);
@@ -187,7 +187,7 @@ export function wireWatch(basis: { config: Config; log: Log; clock: Clock; timer
         start(): void {
           metrics.start();
           lag.start();
-          if (role === 'api') return;
+          if (!lands) return;
           backlog.start();
           looking ??= lookForMoves();
         },

@@ -50,11 +50,11 @@ import { purchase } from '../purchase/purchase.ts';
 import { Alarms } from '../watch/alarms.ts';
 import { healthRoutes, waitingFor, type Part } from '../watch/health-routes.ts';
 import type { Config } from './config.ts';
-import type { Role } from './role.ts';
 import { wireConsole } from './wire-console.ts';
 import { wireWatch, type Gather } from './wire-watch.ts';
 
-export type { Role };
+/** What a process does: answer buyers, land orders, or both. */
+export type Role = 'api' | 'worker' | 'all';
 
 /** Stand-ins that tests bring; production brings none. */
 export type Overrides = {
@@ -455,7 +455,8 @@ export function wire(
   });
   routes(server);
   const watched = watch.over({
-    role,
+    sells: role !== 'worker',
+    lands: role !== 'api',
     server,
     database,
     redis: role === 'api' ? { gate: gateLink } : { gate: gateLink, landing: landingLink },

@@ -111,7 +111,7 @@ export const METRICS = {
     name: 'sluice_give_backs_pending',
     type: 'gauge',
     unit: 'give-backs',
-    meaning: 'units on their way back to the gate; the same from every worker',
+    meaning: 'ends of orders and dead letters whose units are not back at the gate yet; the same from every worker',
   },
   givenBack: {
     name: 'sluice_give_backs_total',

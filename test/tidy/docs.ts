@@ -117,7 +117,8 @@ export function callsOffered(files: readonly TreeFile[]): string[] {
       if (!ts.isObjectLiteralExpression(node)) return;
       const method = textProperty(node, 'method');
       const path = textProperty(node, 'path');
-      if (method === undefined || path?.startsWith('/') !== true) return;
+      // a command that asks the API names its calls, too, without the prefix that every call has
+      if (method === undefined || path?.startsWith('/') !== true || file.path.startsWith('src/cli/')) return;
       calls.push(`${method} ${path.replaceAll(/:(\w+)/g, '{$1}')}`);
     });
   }

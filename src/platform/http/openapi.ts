@@ -7,7 +7,25 @@
  */
 import { VERSION } from '../version.ts';
 import { PROBLEM_TYPE } from './problem.ts';
-import type { Route } from './route.ts';
+
+/** A call of the API as it is described. */
+export type DescribedCall = {
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  readonly path: string;
+  /** JSON schemas of the parts; what is not named is not checked, but for the query, which must then be empty */
+  readonly schema?: {
+    readonly params?: object;
+    readonly querystring?: object;
+    readonly headers?: object;
+    readonly body?: object;
+  };
+  /** one sentence */
+  readonly summary?: string;
+  /** whose bearer token the call asks for; nobody's where it is absent */
+  readonly caller?: 'buyer' | 'operator';
+  /** what each status means; every call may answer other problem documents besides */
+  readonly replies?: Readonly<Record<number, string>>;
+};
 
 type Json = { [member: string]: unknown };
 /** The parts of an object schema that matter here. */
@@ -28,7 +46,7 @@ const PROBLEM = {
 };
 
 /** Builds the document. Operation ids are made of method and path and are unique as these are. */
-export function openApiDocument(routes: readonly Route[]): Json {
+export function openApiDocument(routes: readonly DescribedCall[]): Json {
   const paths: Record<string, Json> = {};
   for (const route of routes) {
     const path = route.path.replaceAll(/:(\w+)/g, '{$1}');
@@ -54,7 +72,7 @@ export function openApiDocument(routes: readonly Route[]): Json {
   };
 }
 
-function operation({ method, path, schema = {}, summary, caller, replies }: Route): Json {
+function operation({ method, path, schema = {}, summary, caller, replies }: DescribedCall): Json {
   const parameters = [
     ...parametersOf(
       'path',
@@ -93,8 +111,15 @@ function parametersOf(place: 'path' | 'query' | 'header', schema: object | undef
 }
 
 function bodyOf(schema: object): Json {
-  const { nullable, type, ...rest } = schema as { nullable?: boolean; type?: unknown };
-  // `nullable` is a word of Ajv and of OpenAPI 3.0; in JSON Schema null is a type like others
-  const plain = nullable === true ? { type: [type, 'null'], ...rest } : schema;
-  return { required: nullable !== true, content: { 'application/json': { schema: plain } } };
+  const isOptional = (schema as { nullable?: boolean }).nullable === true;
+  return { required: !isOptional, content: { 'application/json': { schema: inPlainWords(schema) } } };
+}
+
+/** `nullable` is a word of Ajv and of OpenAPI 3.0; in JSON Schema null is a type like others. */
+function inPlainWords(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(inPlainWords);
+  if (typeof schema !== 'object' || schema === null) return schema;
+  const { nullable, ...words } = schema as Json;
+  const plain = Object.fromEntries(Object.entries(words).map(([word, value]) => [word, inPlainWords(value)]));
+  return nullable === true ? { ...plain, type: [words['type'], 'null'] } : plain;
 }

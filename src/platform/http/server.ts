@@ -11,16 +11,18 @@ import { isUtf8 } from 'node:buffer';
 import { lookup } from 'node:dns/promises';
 import { METHODS as NODE_METHODS, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { fastify, type FastifyError, type FastifyInstance } from 'fastify';
+import { fastify, type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { Fault } from '../../domain/fault.ts';
 import type { Random, Timers } from '../clock.ts';
 import { answerBrokenRequest } from './broken-request.ts';
 import { keepConnections } from './connections.ts';
-import { openApiDocument } from './openapi.ts';
-import type { HttpReply, HttpRequest, Route } from './route.ts';
+import { openApiDocument, type DescribedCall } from './openapi.ts';
 import { sendBusy, sendInvalid, sendProblem } from './problem.ts';
 
-export type { HttpReply, HttpRequest, Route };
+/** A request as handlers see it. */
+export type HttpRequest = FastifyRequest;
+/** A reply as handlers see it. */
+export type HttpReply = FastifyReply;
 
 /** Methods that a path may be asked with; those it does not have are answered 405. CONNECT never gets this far. */
 const METHODS = NODE_METHODS.filter((method) => method !== 'CONNECT');
@@ -29,6 +31,11 @@ const METHODS = NODE_METHODS.filter((method) => method !== 'CONNECT');
 export const NO_BODY = { type: 'object', nullable: true, additionalProperties: false };
 /** Schema of the query of a call that takes none. */
 const NO_QUERY = { type: 'object', additionalProperties: false };
+
+/** One call of the API: what `/openapi.json` says of it, and what answers it. */
+export type Route = DescribedCall & {
+  readonly handler: (request: HttpRequest, reply: HttpReply) => unknown;
+};
 
 /** A running edge. */
 export type HttpServer = {
