@@ -248,7 +248,7 @@ function answerFault(
 ): unknown {
   if (error.validation !== undefined) {
     const [first] = error.validation;
-    const parameters = (first?.params ?? {}) as Record<string, unknown>;
+    const parameters: Record<string, unknown> = first?.params ?? {};
     const inside = (first?.instancePath ?? '')
       .slice(1)
       .replaceAll('/', '.')
