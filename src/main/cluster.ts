@@ -78,7 +78,9 @@ const program = (): string => must(process.argv[1], 'a program has a file');
 /** A process that shares the port with others. */
 function spawnSharing(seat: Seat, where: Where): Child {
   cluster.setupPrimary({ exec: program(), args: argumentsOf(seat, where) });
-  return childOf(cluster.fork({ [SEAT_VARIABLE]: seat.name }).process);
+  const worker = cluster.fork({ [SEAT_VARIABLE]: seat.name });
+  worker.on('error', () => undefined); // told by its process, too; unheard it would end the parent
+  return childOf(worker.process);
 }
 
 /** A process on a port of its own: in a cluster it would get a share of the callers' connections. */
@@ -96,7 +98,9 @@ function childOf(process: ChildProcess): Child {
     kill: (signal) => void process.kill(signal),
     ended: new Promise<Ending>((resolve) => {
       process.once('exit', (code, signal) => resolve({ code, signal }));
-      process.once('error', () => resolve({ code: null, signal: null })); // it could not even be started
+      process.on('error', () => {
+        if (process.pid === undefined) resolve({ code: null, signal: null }); // it could not even be started
+      });
     }),
   };
 }

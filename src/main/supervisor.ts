@@ -65,6 +65,15 @@ const SUCCESSOR_MS_MAX = 60_000;
 /** A process that does not tell its metrics by then is left out. */
 const READING_MS_MAX = 1_000;
 
+/** What stands for a process that could not be started. */
+const NOBODY: Child = {
+  pid: undefined,
+  send: () => undefined,
+  onMessage: () => undefined,
+  kill: () => undefined,
+  ended: Promise.resolve({ code: null, signal: null }),
+};
+
 type Running = {
   readonly child: Child;
   /** its address; undefined where it ended before it served */
@@ -110,6 +119,7 @@ export class Supervisor {
    * @throws Fault `not_ready` when one ends before it served; the others have been stopped then
    */
   async start(): Promise<string> {
+    this.#metrics.start();
     const started = this.#places.map((place) => {
       place.running = this.#spawn(place);
       return place.running;
@@ -156,7 +166,7 @@ export class Supervisor {
 
   #spawn(place: Place): Running {
     const { seat } = place;
-    const child = this.#ports.spawn(seat);
+    const child = this.#trySpawning(seat);
     let tellServing: (url: string | undefined) => void = () => undefined;
     const running: Running = {
       child,
@@ -184,6 +194,16 @@ export class Supervisor {
       if (place.running === running && this.#isUp) this.#restart(place, running, ending);
     });
     return running;
+  }
+
+  /** A machine that is out of memory or of processes must not end the parent: it tries again later. */
+  #trySpawning(seat: Seat): Child {
+    try {
+      return this.#ports.spawn(seat);
+    } catch (error) {
+      this.#ports.log.error({ seat: seat.name, cause: String(error) }, 'a process could not be started');
+      return NOBODY;
+    }
   }
 
   #restart(place: Place, ended: Running, ending: Ending): void {
@@ -274,7 +294,7 @@ export class Supervisor {
     const told = new Promise<readonly MetricSnapshot[]>((resolve) => readings.set(id, resolve));
     child.send({ kind: 'read metrics', id });
     const late = this.#ports.timers.sleep(READING_MS_MAX, over.signal).then(() => undefined);
-    const reading = await Promise.race([told, late, child.ended.then(() => undefined)]);
+    const reading = await Promise.race([told, late]);
     over.abort();
     readings.delete(id);
     return reading;

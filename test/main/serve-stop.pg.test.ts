@@ -92,7 +92,7 @@ describe('sluice serve, told to stop', () => {
     });
     const reader = stream.body!.getReader();
     const first = await reader.read();
-    expect(Buffer.from(first.value!).toString()).toContain('"state":"queued"');
+    expect(Buffer.from(first.value ?? []).toString()).toContain('"state":"queued"');
     running.kill('SIGTERM');
     // ended, not cut: a cut would throw
     for (let part = await reader.read(); !part.done; part = await reader.read());

@@ -69,8 +69,11 @@ describe('the supervisor', () => {
   let children: Fake[];
   /** whether children obey SIGTERM */
   let obedient: boolean;
+  /** whether the machine has room for a process */
+  let canSpawn: boolean;
 
   const spawn = (seat: Seat): Child => {
+    if (!canSpawn) throw new Error('spawn ENOMEM');
     let hear: (message: FromProcess) => void = () => undefined;
     let settle: (ending: Ending) => void = () => undefined;
     const fake: Fake = {
@@ -108,6 +111,7 @@ describe('the supervisor', () => {
     log = keptLog();
     children = [];
     obedient = true;
+    canSpawn = true;
   });
   const make = (seats = seatsFor('all', 2)): Supervisor =>
     new Supervisor(seats, {
@@ -175,6 +179,19 @@ describe('the supervisor', () => {
     await time.pass(RESTART_MS.first);
     expect(children).toHaveLength(before + 1);
     expect(log.lines.filter((line) => line.fields['alarm'] === 'process_ended').length).toBeGreaterThan(0);
+  });
+
+  test('outlives a machine that has no room for a process, and tries again', async () => {
+    const supervisor = await started();
+    canSpawn = false;
+    await newest('api-1').end({ code: null, signal: 'SIGKILL' });
+    await time.pass(RESTART_MS.first);
+    await time.pass(RESTART_MS.first * 2);
+    expect(await supervisor.replaceAll()).toBe(false);
+    expect(children).toHaveLength(3);
+    canSpawn = true;
+    await time.pass(RESTART_MS.last);
+    expect(running().toSorted()).toEqual(['api-1', 'api-2', 'worker-1']);
   });
 
   test('replaces one by one: the successor serves before the old one is asked to go', async () => {

@@ -183,6 +183,14 @@ describe('wrong answers are found, once', () => {
       'without order or receipt',
     ],
     [
+      'already bought without a receipt',
+      {
+        heard: [press(1, 'held', 2_000), press(2, 'already_bought', 2_100, { receiptEnd: undefined })],
+        orders: won,
+      },
+      'without order or receipt',
+    ],
+    [
       'a repeat that does not say so',
       {
         heard: [press(1, 'held', 2_000), press(1, 'replayed', 2_100, { saysReplayed: false })],
@@ -337,6 +345,12 @@ describe('what is not a wrong answer but worse', () => {
   test('lost: an end without a reason is no end', () => {
     const one = { heard: [press(1, 'held', 2_000)], orders: [refused()], ends: [end('failed', { reason: undefined })] };
     expect(judged(one)).toMatchObject({ lost: true });
+  });
+  test('lost, and lied to besides: told of two orders, and neither is stored', () => {
+    const heard = [press(1, 'held', 2_000), press(1, 'replayed', 3_000, { orderId: '12' })];
+    const { lost, wrong } = judged({ heard });
+    expect(lost).toBe(true);
+    expect(wrong.map(({ why }) => why)).toEqual(['told of order 12 after another one']);
   });
   test('not lost: a told end', () => {
     const one = { heard: [press(1, 'held', 2_000)], orders: [refused()], ends: [end('failed')] };
