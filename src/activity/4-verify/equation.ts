@@ -11,6 +11,7 @@
  */
 import { parseMark } from '../../domain/mark.ts';
 import type { Timers } from '../../platform/clock.ts';
+import type { Sql } from '../../platform/postgres/database.ts';
 import { segmentOf } from '../../platform/redis/keys.ts';
 import { eachEntry, type VerifySources } from './compare-marks.ts';
 import { FINDINGS_MAX } from './findings.ts';
@@ -70,7 +71,9 @@ export async function weigh(
       const read = after as Extract<SegmentReading, { kind: 'read' }>[];
       const { units, missing } = await unitsInOutbox(sources, segments, books, read);
       const left = read.reduce((sum, one) => sum + one.left!, 0);
-      return { kind: 'weighed', weighed: { books, left, outbox: units, giveBacks, missing } };
+      if (missing.length === 0 || !(await haveLanded(sources.sql, segments, missing))) {
+        return { kind: 'weighed', weighed: { books, left, outbox: units, giveBacks, missing } };
+      }
     }
     await timers.sleep(PAUSE_MS);
   }
@@ -99,6 +102,16 @@ async function unitsNotReturned(gate: GateReader, segments: readonly VerifiedSeg
   return units;
 }
 
+/** Whether one of these entries has landed since the books were read, and been trimmed before it was looked for. */
+async function haveLanded(
+  sql: Sql,
+  segments: readonly VerifiedSegment[],
+  missing: readonly { readonly segment: number; readonly number: number }[],
+): Promise<boolean> {
+  const places = (await readBooks(sql, segments[0]!.activityId))?.places ?? [];
+  return missing.some(({ segment, number }) => places.some((one) => one.segment === segment && one.entry >= number));
+}
+
 /** Units of the entries behind the books' cursors up to the gate's numbers. */
 async function unitsInOutbox(
   { entries }: VerifySources,
@@ -124,7 +137,7 @@ async function unitsInOutbox(
       miss(entry.number);
       expected = entry.number + 1;
       units += (entry.holds ?? []).reduce((sum, hold) => sum + hold.quantity, 0);
-      return entry.number < seq;
+      return true;
     });
     miss(seq + 1);
   }

@@ -39,7 +39,9 @@ describe('/openapi.json', () => {
   afterAll(() => sluice?.stop());
 
   test('names every call that the sources offer, and no other', () => {
-    const inSource = callsOffered(readTree(fileURLToPath(new URL('../../..', import.meta.url))));
+    const root = fileURLToPath(new URL('../../..', import.meta.url));
+    // what the command line calls is not what is offered
+    const inSource = callsOffered(readTree(root).filter(({ path }) => !path.startsWith('src/cli/')));
     const named = operations.map(({ path, method }) => `${method.toUpperCase()} ${path}`);
     expect(named.toSorted()).toEqual([...new Set(inSource)].toSorted());
     expect(named).toContain('POST /api/v1/activities/{id}/purchases');
