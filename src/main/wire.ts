@@ -225,7 +225,7 @@ export function wire(
   });
   const gateChanges = new GateChanges({
     database,
-    gate: scripts,
+    gate: landingScripts,
     clock,
     timers,
     keyTtlAfterEndMs,
