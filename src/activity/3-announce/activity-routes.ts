@@ -36,6 +36,7 @@ export function stateAt(activity: Activity, now: number): 'scheduled' | 'open' |
 /** The public calls about activities. */
 export function activityRoutes(ports: ActivityRoutePorts): Route[] {
   const show = (activity: Activity): object => {
+    const now = ports.now(); // one reading: what is told of the state agrees with the time beside it
     const left = ports.left(activity);
     const availability =
       left === undefined ? 'unknown' : left <= 0 ? 'sold_out' : left < activity.total / 10 ? 'low' : 'available';
@@ -47,13 +48,13 @@ export function activityRoutes(ports: ActivityRoutePorts): Route[] {
         currency: activity.currency,
         ...(activity.imageUrl === undefined ? {} : { imageUrl: activity.imageUrl }),
       },
-      state: stateAt(activity, ports.now()),
+      state: stateAt(activity, now),
       paused: activity.paused,
       ...instant('opensAt', activity.opensAt),
       ...instant('endsAt', activity.endsAt),
       perBuyerLimit: activity.perBuyerLimit,
       availability,
-      ...instant('now', Math.floor(ports.now())),
+      ...instant('now', Math.floor(now)),
     };
   };
   return [
