@@ -121,7 +121,11 @@ export async function startSluice(
     keys: makeKeys(config.keyPrefix),
     alarms: () =>
       log.lines.map((line) => line.fields['alarm']).filter((name): name is string => typeof name === 'string'),
-    openActivity: (plan = {}) => openActivity(wired, plan),
+    async openActivity(plan = {}) {
+      // a test before may have cut connections: they come back by themselves, in their own time
+      await until('the process is ready', async () => (await fetch(`${url}/readyz`)).status === 200);
+      return openActivity(wired, plan);
+    },
     async stop() {
       await wired.stop();
       await redis.close();
