@@ -41,7 +41,7 @@ describe('sluice serve, told to stop', () => {
   test('is not ready at once, and sells until the grace is over', { timeout: 90_000 }, async () => {
     const running = await start('all', 3_000);
     const activity = await onSale(running, { total: 5 });
-    expect((await ask(running.url(), '/readyz')).body).toEqual({ ready: true, waitingFor: [] });
+    await until('it is ready', async () => (await ask(running.url(), '/readyz')).status === 200);
     running.kill('SIGTERM');
     await until('it is not ready', async () => (await ask(running.url(), '/readyz')).status === 503);
     expect((await ask(running.url(), '/readyz')).body).toEqual({ ready: false, waitingFor: ['stopping'] });
