@@ -8,7 +8,6 @@ export default defineConfig({
     reporters: ['default', './test/support/closing-line.ts'],
     watch: false,
     // In CI a failed test is run once more, and its line says so: a noisy neighbour must not hide what a change broke.
-    retry: process.env['CI'] === 'true' ? 1 : 0,
     pool: 'forks',
     // Each worker brings servers and clients of its own to life; more than two starve one another on a small machine.
     maxWorkers: 2,

@@ -31,8 +31,6 @@ import type { Config } from './config.ts';
 
 /** Activities whose units are a series of their own. */
 export const ACTIVITIES_SHOWN_MAX = 50;
-/** How often the activities in memory are looked at for moves. */
-const MOVES_EVERY_MS = 500;
 
 /** Brings the readings of every process behind this address, this one's among them. */
 export type Gather = (own: () => Promise<MetricSnapshot[]>) => Promise<readonly (readonly MetricSnapshot[])[]>;
@@ -59,6 +57,8 @@ export function wireWatch(basis: { config: Config; log: Log; clock: Clock; timer
 
   return {
     purchases: purchases as ReadonlyMap<PurchaseCode, number>,
+    /** the look for moves, to be called after each reading: on processes that land, so that each move is said once */
+    movesOf: (activities: () => readonly Activity[]): (() => void) => stateMoves(activities, log),
     /** the longest delay of the event loop within the last second, in ms */
     lagMs: (): number => lag.lagMs(),
 
@@ -173,15 +173,6 @@ export function wireWatch(basis: { config: Config; log: Log; clock: Clock; timer
       const own = (): Promise<MetricSnapshot[]> => metrics.read();
       server.route([metricsRoute(async () => (await parts.gather?.(own)) ?? [await own()])]);
 
-      const look = stateMoves(() => memory.all(), log);
-      const stop = new AbortController();
-      let looking: Promise<void> | undefined;
-      async function lookForMoves(): Promise<void> {
-        while (!stop.signal.aborted) {
-          if (memory.isReady()) look();
-          await timers.sleep(MOVES_EVERY_MS, stop.signal);
-        }
-      }
       return {
         read: own,
         start(): void {
@@ -189,13 +180,10 @@ export function wireWatch(basis: { config: Config; log: Log; clock: Clock; timer
           lag.start();
           if (!lands) return;
           backlog.start();
-          looking ??= lookForMoves();
         },
         async stop(): Promise<void> {
           lag.stop();
-          stop.abort();
           await backlog.stop();
-          await looking;
         },
       };
     },

@@ -155,12 +155,14 @@ export function wire(
   });
   const orderIds = new OrderIds({ worker, clock, timers });
 
-  const memory = new ActivityMemory({
+  const sayMoves = watch.movesOf(() => memory.all());
+  const memory: ActivityMemory = new ActivityMemory({
     load: () => shownActivities(database),
     timers,
     clock,
     refreshMs: config.activityRefreshMs,
     report: report('reading activities'),
+    afterReading: role === 'api' ? () => {} : sayMoves,
   });
   const leftByGate = new Map<string, { left: number; at: number }>();
 

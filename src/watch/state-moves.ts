@@ -7,7 +7,10 @@ import type { Log } from '../platform/log.ts';
 
 type Seen = Pick<Activity, 'state' | 'paused' | 'run' | 'runState'>;
 
-/** Makes the look; call it whenever the activities may have changed. The first look says nothing. */
+/**
+ * Makes the look; call it after each reading of the activities, else a move between two looks is missed. The first says
+ * nothing.
+ */
 export function stateMoves(activities: () => readonly Activity[], log: Log): () => void {
   let seen: Map<string, Seen> | undefined;
   return () => {

@@ -14,6 +14,7 @@ export class ActivityMemory {
   readonly #clock: Clock;
   readonly #refreshMs: number;
   readonly #report: (error: unknown) => void;
+  readonly #afterReading: () => void;
   readonly #stop = new AbortController();
   #byId: ReadonlyMap<string, Activity> = new Map();
   #readAt = Number.NEGATIVE_INFINITY;
@@ -26,12 +27,15 @@ export class ActivityMemory {
     clock: Clock;
     refreshMs: number;
     report: (error: unknown) => void;
+    /** called after each reading, with what was read in place */
+    afterReading: () => void;
   }) {
     this.#load = ports.load;
     this.#timers = ports.timers;
     this.#clock = ports.clock;
     this.#refreshMs = ports.refreshMs;
     this.#report = ports.report;
+    this.#afterReading = ports.afterReading;
   }
 
   /** An activity that buyers can see, by id. */
@@ -59,6 +63,7 @@ export class ActivityMemory {
     const activities = await this.#load();
     this.#byId = new Map(activities.map((activity) => [activity.id, activity]));
     this.#readAt = this.#clock.monotonic();
+    this.#afterReading();
   }
 
   /** Reads soon: the gate has told us that we are behind. */
