@@ -16,7 +16,8 @@
  * wins, and the other is told the state it met. States are read by the clock: an activity that is due to open or to end is
  * brought up to it first, so no move starts from a row that the gate has left behind (P20).
  *
- * Does not talk to the gate: `3-announce/` carries changes. Does not make keys: `2-preheat/` does.
+ * Does not talk to the gate: `3-announce/` carries changes. Does not make keys, or retire them before `edit` and `reject`
+ * leave `scheduled`: `2-preheat/` does.
  */
 import { stateAt, type ActivityRecord, type ActivityState } from '../domain/activity.ts';
 import { Fault } from '../domain/fault.ts';
@@ -27,12 +28,12 @@ import { applyMove, type PlanChanges } from './lifecycle-table.ts';
 /** Why a move is refused; the sentences are `MOVE_REFUSALS`. */
 export type Refusal = keyof typeof MOVE_REFUSALS;
 
-/** Names of the moves. `open_due` and `end_due` are the clock's; `move_end` is an edit of a running sale. */
+/** Names of the moves. `open_due` and `end_due` are the clock's; `edit_sale` is an edit of a running sale. */
 export type MoveName =
   | 'approve'
   | 'reject'
   | 'edit'
-  | 'move_end'
+  | 'edit_sale'
   | 'preheat'
   | 'confirm'
   | 'open'
@@ -65,20 +66,20 @@ export const MOVES: Readonly<Record<MoveName, MoveRule>> = {
   reject: {
     from: ['in_review', 'scheduled'],
     to: 'rejected',
-    unless: ['preheated', 'last_minute'],
+    unless: ['last_minute'],
     tellsGate: false,
     by: 'approver',
   },
   edit: {
     from: ['in_review', 'scheduled'],
     to: 'in_review',
-    unless: ['preheated', 'last_minute'],
+    unless: ['last_minute'],
     tellsGate: false,
     by: 'operator',
   },
-  move_end: { from: ['open'], unless: [], tellsGate: true, by: 'operator', audited: 'edit' },
-  // 2-preheat/preheat.ts; once confirmed, and in the sale, it only compares
-  preheat: { from: ['scheduled', 'open'], unless: [], tellsGate: false, by: 'operator' },
+  edit_sale: { from: ['open'], unless: [], tellsGate: true, by: 'operator', audited: 'edit' },
+  // 2-preheat/preheat.ts; once confirmed it only compares
+  preheat: { from: ['scheduled'], unless: [], tellsGate: false, by: 'operator' },
   // 2-preheat/runs-table.ts, with the run
   confirm: { from: ['scheduled'], unless: ['not_verified'], tellsGate: true, by: 'approver' },
   open: { from: ['scheduled'], to: 'open', unless: ['not_confirmed'], tellsGate: true, by: 'operator' },
@@ -92,7 +93,10 @@ export const MOVES: Readonly<Record<MoveName, MoveRule>> = {
   end_due: { from: ['ended'], to: 'ended', unless: ['not_due'], tellsGate: true, by: 'clock', audited: 'end' },
 };
 
-/** Before the opening nothing leaves `scheduled` for this long: the gate could open on what is being taken back. */
+/**
+ * Before the opening nothing leaves `scheduled` for this long: the gate could open on what is being taken back. What is past
+ * its opening and still `scheduled` was never confirmed: its gate is shut.
+ */
 const LAST_MINUTE_MS = 60_000;
 
 /** What is known of one attempt, beside the activity. */
@@ -104,13 +108,13 @@ const FORBIDS: Readonly<
   own: (activity, { actor, selfApproval }) =>
     !selfApproval && (actor === activity.createdBy || actor === activity.editedBy),
   over: (activity, { now }) => now >= activity.endsAt,
-  preheated: (activity) => activity.run > 0,
-  last_minute: (activity, { now }) => activity.state === 'scheduled' && now >= activity.opensAt - LAST_MINUTE_MS,
+  last_minute: ({ state, opensAt }, { now }) =>
+    state === 'scheduled' && now >= opensAt - LAST_MINUTE_MS && now < opensAt,
   not_verified: (activity) => activity.preheat !== 'verified',
   not_confirmed: (activity) => activity.preheat !== 'confirmed',
   paused: (activity) => activity.paused,
   not_paused: (activity) => !activity.paused,
-  only_the_end: () => false, // told where the fields are known
+  only_in_sale: () => false, // told where the fields are known
   // the row says otherwise than the clock
   not_due: (activity, { now }) => activity.state === stateAt(activity, now),
 };
@@ -202,7 +206,8 @@ export function makeMove(
     to: rule.to ?? activity.state,
     paused: request.move === 'pause' ? true : request.move === 'resume' ? false : activity.paused,
     changes: request.move === 'open' ? { opensAt: now } : (changes ?? {}),
-    tellsGate: rule.tellsGate && activity.run > 0,
+    // without a run there is no gate to tell: a preheat writes the rules as they are then
+    tellsGate: rule.tellsGate && activity.runState !== undefined,
     actor: request.actor,
     action: rule.audited ?? request.move,
     reason: request.reason,

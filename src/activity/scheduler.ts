@@ -31,6 +31,8 @@ export type SchedulerPorts = {
   readonly announce: (activityId: string) => Promise<void>;
   /** notes where the outboxes of ended activities end */
   readonly noteEnds: () => Promise<void>;
+  /** retires the gates of preheats that were taken back, where that was cut short */
+  readonly retireWithdrawn: () => Promise<void>;
   readonly alarm: (activityId: string, reason: 'preheat_failed' | 'not_confirmed', detail: string) => void;
   readonly report: (error: unknown) => void;
 };
@@ -123,6 +125,7 @@ export class Scheduler {
       }
     }
     await this.#ports.noteEnds();
+    await this.#ports.retireWithdrawn();
     return Math.max(LOOK_SOONEST_MS, waitMs);
   }
 

@@ -23,6 +23,7 @@ const MOVES = {
 export function addActivityVerbs(program: Command, ports: VerbPorts): void {
   const activity = program.command('activity').description('an activity’s walk, by the operator API');
   addCreate(activity, ports);
+  addCopy(activity, ports);
   for (const [move, description] of Object.entries(MOVES)) {
     const verb = activity.command(move).description(description).argument('<id>', 'the activity');
     verb.option('--reason <text>', 'why: kept in the audit');
@@ -107,11 +108,58 @@ function addCreate(activity: Command, ports: VerbPorts): void {
     });
 }
 
-/** The plan as the API takes it: what was not said is the server's to decide. */
-async function planOf(flags: CreateFlags, at: OperatorAddress): Promise<object> {
+type CopyFlags = Flags & {
+  readonly id?: string;
+  readonly name?: string;
+  readonly priceMinor?: number;
+  readonly total?: number;
+  readonly opens: InstantArgument;
+  readonly ends: InstantArgument;
+  readonly limit?: number;
+};
+
+function addCopy(activity: Command, ports: VerbPorts): void {
+  withServer(
+    activity
+      .command('copy')
+      .description('plan another one like it, in whatever state it is; it waits in review')
+      .argument('<id>', 'the activity that is copied'),
+  )
+    .requiredOption('--opens <time>', INSTANT_FORM, instantArgument)
+    .requiredOption('--ends <time>', 'likewise', instantArgument)
+    .option('--id <id>', 'id of the copy; by default the server makes one')
+    .option('--name <text>', 'what is sold, if not the same')
+    .option('--price-minor <n>', 'price, if not the same', wholeNumber)
+    .option('--total <n>', 'units, if not as many', wholeNumber)
+    .option('--limit <n>', 'units a buyer may have, if not as many', wholeNumber)
+    .action(async (id: string, flags: CopyFlags) => {
+      const at = findOperator(flags, ports);
+      const item = defined({ name: flags.name, priceMinor: flags.priceMinor });
+      const body = defined({
+        id: flags.id,
+        item: Object.keys(item).length === 0 ? undefined : item,
+        total: flags.total,
+        perBuyerLimit: flags.limit,
+        ...(await windowOf(flags, at)),
+      });
+      const path = `/activities/${encodeURIComponent(id)}/copy`;
+      show(ports, flags, (await callOperator(at, { method: 'POST', path, body })).document);
+    });
+}
+
+/** The window as the API takes it; what is told from now is counted by the server's clock. */
+async function windowOf(
+  flags: { readonly opens: InstantArgument; readonly ends: InstantArgument },
+  at: OperatorAddress,
+): Promise<{ opensAt: string; endsAt: string }> {
   const isRelative = [flags.opens, flags.ends].some(({ kind }) => kind === 'from_now');
   const now = isRelative ? await serverNow(at) : 0;
   const iso = (argument: InstantArgument): string => new Date(instantAt(argument, now)).toISOString();
+  return { opensAt: iso(flags.opens), endsAt: iso(flags.ends) };
+}
+
+/** The plan as the API takes it: what was not said is the server's to decide. */
+async function planOf(flags: CreateFlags, at: OperatorAddress): Promise<object> {
   const limits = defined({ activityPerSecond: flags.activityRate, buyerPerSecond: flags.buyerRate });
   return defined({
     id: flags.id,
@@ -123,8 +171,7 @@ async function planOf(flags: CreateFlags, at: OperatorAddress): Promise<object> 
     }),
     total: flags.total,
     perBuyerLimit: flags.limit,
-    opensAt: iso(flags.opens),
-    endsAt: iso(flags.ends),
+    ...(await windowOf(flags, at)),
     answerWhen: flags.answer,
     overshoot: flags.overshoot,
     segments: flags.segments,

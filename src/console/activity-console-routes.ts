@@ -10,6 +10,7 @@ import { chooseLanguage, fieldFault, MOVE_REFUSALS } from '../domain/text.ts';
 import { sendInvalid, sendProblem } from '../platform/http/problem.ts';
 import type { HttpReply, HttpRequest, Route } from '../platform/http/server.ts';
 import {
+  ActivityCopy,
   ActivityEdit,
   NewActivity,
   notOffered,
@@ -107,6 +108,22 @@ export function activityConsoleRoutes(ports: ActivityConsolePorts): Route[] {
     return reply.header('etag', etag(activity)).send({ ...show(activity), gateTold });
   }
 
+  function sendPlanned(
+    request: HttpRequest,
+    reply: HttpReply,
+    planned: Planned | { kind: 'unknown_activity' },
+  ): unknown {
+    if (planned.kind === 'unknown_activity') return unknown(request, reply);
+    if (planned.kind === 'invalid') return refuseFault(request, reply, planned);
+    if (planned.kind === 'exists') return sendProblem(request, reply, { status: 409, code: 'activity_exists' });
+    const { activity } = planned;
+    return reply
+      .code(201)
+      .header('location', `/api/v1/admin/activities/${activity.id}`)
+      .header('etag', etag(activity))
+      .send(show(activity));
+  }
+
   /** The version that `If-Match` names; undefined where it names none; a fault where it is none. */
   function versionOf(request: HttpRequest): { readonly version: number | undefined } | PlanFault {
     const named = request.headers['if-match'];
@@ -144,15 +161,7 @@ export function activityConsoleRoutes(ports: ActivityConsolePorts): Route[] {
         if (option !== undefined) return refuseOption(request, reply, option);
         const plan = readPlan(body, ports.newId());
         if ('fault' in plan) return refuseFault(request, reply, plan);
-        const planned: Planned = await walk.create(plan, operator.name);
-        if (planned.kind === 'invalid') return refuseFault(request, reply, planned);
-        if (planned.kind === 'exists') return sendProblem(request, reply, { status: 409, code: 'activity_exists' });
-        const { activity } = planned;
-        return reply
-          .code(201)
-          .header('location', `/api/v1/admin/activities/${activity.id}`)
-          .header('etag', etag(activity))
-          .send(show(activity));
+        return sendPlanned(request, reply, await walk.create(plan, operator.name));
       }),
     },
     {
@@ -188,7 +197,7 @@ export function activityConsoleRoutes(ports: ActivityConsolePorts): Route[] {
     {
       method: 'PATCH',
       path: '/api/v1/admin/activities/:id',
-      summary: 'Edits the plan of an activity that has not been preheated, or the end of a running sale.',
+      summary: 'Edits a plan, which goes back to review, or the end and the limit of a running sale.',
       caller,
       schema: { params: OneActivity, body: ActivityEdit },
       handler: door('operator', async (request, reply, operator) => {
@@ -203,6 +212,22 @@ export function activityConsoleRoutes(ports: ActivityConsolePorts): Route[] {
         const outcome = await walk.edit(idOf(request), edit, { actor: operator.name, ...seen });
         if (outcome.kind === 'invalid') return refuseFault(request, reply, outcome.fault);
         return sendMoved(request, reply, outcome);
+      }),
+    },
+    {
+      method: 'POST',
+      path: '/api/v1/admin/activities/:id/copy',
+      summary: 'Plans an activity as another one is planned, with what the body says otherwise; it waits in review.',
+      caller,
+      schema: { params: OneActivity, body: ActivityCopy },
+      replies: { 201: 'the new activity' },
+      handler: door('operator', async (request, reply, operator) => {
+        const { id, ...body } = request.body as ActivityEditBody & { readonly id?: string };
+        const option = notOffered(body);
+        if (option !== undefined) return refuseOption(request, reply, option);
+        const edit = readEdit(body);
+        if ('fault' in edit) return refuseFault(request, reply, edit);
+        return sendPlanned(request, reply, await walk.copy(idOf(request), id ?? ports.newId(), edit, operator.name));
       }),
     },
     {

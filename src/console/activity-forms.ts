@@ -56,27 +56,29 @@ export const NewActivity = Type.Object(
   strict,
 );
 
-/** Body of an edit: what is named changes, the rest stays; `item.imageUrl: null` takes the picture away. */
-export const ActivityEdit = Type.Object(
-  {
-    item: Type.Optional(
-      Type.Object(
-        {
-          name: Type.Optional(item.name),
-          priceMinor: Type.Optional(item.priceMinor),
-          currency: Type.Optional(item.currency),
-          imageUrl: Type.Optional(Type.Unsafe<string | null>({ ...text, nullable: true })),
-        },
-        { ...strict, minProperties: 1 },
-      ),
+const edited = {
+  item: Type.Optional(
+    Type.Object(
+      {
+        name: Type.Optional(item.name),
+        priceMinor: Type.Optional(item.priceMinor),
+        currency: Type.Optional(item.currency),
+        imageUrl: Type.Optional(Type.Unsafe<string | null>({ ...text, nullable: true })),
+      },
+      { ...strict, minProperties: 1 },
     ),
-    total: Type.Optional(Type.Integer({ minimum: 1, maximum: TOTAL_MAX })),
-    opensAt: Type.Optional(text),
-    endsAt: Type.Optional(text),
-    ...rules,
-  },
-  { ...strict, minProperties: 1 },
-);
+  ),
+  total: Type.Optional(Type.Integer({ minimum: 1, maximum: TOTAL_MAX })),
+  opensAt: Type.Optional(text),
+  endsAt: Type.Optional(text),
+  ...rules,
+};
+
+/** Body of an edit: what is named changes, the rest stays; `item.imageUrl: null` takes the picture away. */
+export const ActivityEdit = Type.Object(edited, { ...strict, minProperties: 1 });
+
+/** Body of a copy: what is otherwise than in the original. */
+export const ActivityCopy = Type.Object({ id: Type.Optional(Type.String({ pattern: ID_PATTERN })), ...edited }, strict);
 
 /** Body of a move: nothing, or why. */
 export const WhyBody = {

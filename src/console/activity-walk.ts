@@ -1,5 +1,5 @@
 /**
- * An activity's walk as commands: create, edit, approve, reject, preheat, confirm, open, pause, resume, end, settle.
+ * An activity's walk as commands: create, copy, edit, approve, reject, preheat, confirm, open, pause, resume, end, settle.
  *
  * Each command goes by the one table of moves (`activity/lifecycle.ts`), is done once, and has told the gate before it
  * answers, where the gate can be reached; where it cannot, the change is carried later, and the answer says so.
@@ -50,6 +50,8 @@ export type WalkPorts = {
   readonly confirm: (activityId: string, by: By) => Promise<boolean>;
   /** carries changes to the gate; true where it has all of them */
   readonly carry: (activityId: string) => Promise<boolean>;
+  /** takes a preheat back, on the row as it was judged; false where it has changed */
+  readonly withdraw: (activity: ActivityRecord, by: By) => Promise<boolean>;
   readonly gate: EndedGate;
   /** notes where the outboxes of an ended activity end */
   readonly noteEnds: (activityId: string) => Promise<void>;
@@ -63,6 +65,8 @@ export type WalkPorts = {
   readonly report: (error: unknown) => void;
 };
 
+/** What can be edited of a running sale. */
+const IN_SALE: ReadonlySet<string> = new Set(['endsAt', 'perBuyerLimit'] satisfies (keyof PlanEdit)[]);
 /** A row that changes under an edit this often is not edited by people. */
 const TRIES_MAX = 20;
 
@@ -90,6 +94,18 @@ export function makeActivityWalk(ports: WalkPorts) {
     return { ...moved, gateTold };
   }
 
+  /** What every command that made its move itself answers. */
+  async function changed(id: string): Promise<Done | NotMoved> {
+    const activity = await lifecycle.find(id);
+    return activity === undefined ? { kind: 'unknown_activity' } : done({ kind: 'moved', activity });
+  }
+
+  /** Takes the preheat back, if the row still is as it was judged; what the caller has seen moves on with it. */
+  async function withdraw(activity: ActivityRecord, by: By): Promise<By> {
+    const isBack = await ports.withdraw(activity, by);
+    return isBack && by.version !== undefined ? { ...by, version: activity.version + 1 } : by;
+  }
+
   const move = async (id: string, name: MoveRequest['move'], by: By): Promise<Done | NotMoved> =>
     done(await moveActivity(lifecycle, { id, move: name, ...by }));
 
@@ -97,16 +113,42 @@ export function makeActivityWalk(ports: WalkPorts) {
     /** Plans an activity; it waits in review. */
     create: (plan: ActivityPlan, actor: string): Promise<Planned> => planActivity(database, ports.clock, plan, actor),
 
+    /**
+     * Plans an activity as another one is planned, with what `edit` says otherwise. Nothing of the other one's sale comes
+     * with it; whatever state that is in, it stays.
+     */
+    async copy(
+      id: string,
+      copyId: string,
+      edit: PlanEdit,
+      actor: string,
+    ): Promise<Planned | { kind: 'unknown_activity' }> {
+      const source = await lifecycle.find(id);
+      if (source === undefined) return { kind: 'unknown_activity' };
+      return planActivity(database, ports.clock, { ...planAfter(source, edit), id: copyId }, actor);
+    },
+
     approve: (id: string, by: By) => move(id, 'approve', by),
-    reject: (id: string, by: By) => move(id, 'reject', by),
     open: (id: string, by: By) => move(id, 'open', by),
     pause: (id: string, by: By) => move(id, 'pause', by),
     resume: (id: string, by: By) => move(id, 'resume', by),
     end: (id: string, by: By) => move(id, 'end', by),
 
+    /** Rejects a plan, for good. One that waits has its preheat taken back first. */
+    async reject(id: string, by: By): Promise<Done | NotMoved> {
+      let seen = by;
+      for (let tries = 0; tries < TRIES_MAX; tries++) {
+        const judged = await judgeMove(lifecycle, { id, move: 'reject', ...seen });
+        if (judged.kind !== 'allowed') return judged;
+        if (isPreheated(judged.activity)) seen = await withdraw(judged.activity, seen);
+        else if (await makeMove(database, judged, { move: 'reject', ...seen })) return changed(id);
+      }
+      throw new Fault('database_busy', `reject ${id}: its row does not stand still`, { retryable: true });
+    },
+
     /**
-     * Edits the plan of an activity in review, or of one that waits and was never preheated: it goes back to review. Of a
-     * running sale the end can be moved.
+     * Edits the plan of an activity in review, or of one that waits: that has its preheat taken back and goes back to review.
+     * Of a running sale the end and the limit can be changed.
      * @param by.version the version that was read
      */
     async edit(
@@ -114,14 +156,15 @@ export function makeActivityWalk(ports: WalkPorts) {
       edit: PlanEdit,
       by: By,
     ): Promise<Done | NotMoved | { readonly kind: 'invalid'; readonly fault: PlanFault }> {
+      let seen = by;
       for (let tries = 0; tries < TRIES_MAX; tries++) {
-        let name: 'edit' | 'move_end' = 'edit';
-        let judged = await judgeMove(lifecycle, { id, move: name, ...by });
+        let name: 'edit' | 'edit_sale' = 'edit';
+        let judged = await judgeMove(lifecycle, { id, move: name, ...seen });
         if (judged.kind === 'refused' && judged.reason === 'state') {
-          name = 'move_end';
-          const again = await judgeMove(lifecycle, { id, move: name, ...by });
-          if (again.kind === 'allowed' && Object.keys(edit).some((field) => field !== 'endsAt')) {
-            return { kind: 'refused', reason: 'only_the_end', activity: again.activity };
+          name = 'edit_sale';
+          const again = await judgeMove(lifecycle, { id, move: name, ...seen });
+          if (again.kind === 'allowed' && Object.keys(edit).some((field) => !IN_SALE.has(field))) {
+            return { kind: 'refused', reason: 'only_in_sale', activity: again.activity };
           }
           judged = again;
         }
@@ -129,16 +172,18 @@ export function makeActivityWalk(ports: WalkPorts) {
         const { activity, now } = judged;
         const fault = findFault(planAfter(activity, edit), now);
         if (fault !== undefined) return { kind: 'invalid', fault };
+        if (name === 'edit' && isPreheated(activity)) {
+          seen = await withdraw(activity, seen);
+          continue;
+        }
         const changes = { ...columnsOf(activity, edit), editedBy: by.actor };
         const keysExpireAt = Math.max(edit.endsAt ?? activity.endsAt, now) + ports.keyTtlAfterEndMs;
         const made = await makeMove(database, judged, {
           move: name,
-          ...by,
-          changes: () => (name === 'edit' ? changes : { endsAt: edit.endsAt!, keysExpireAt }),
+          ...seen,
+          changes: () => (name === 'edit' ? changes : { ...edit, keysExpireAt }),
         });
-        if (!made) continue;
-        const edited = await lifecycle.find(id);
-        return edited === undefined ? { kind: 'unknown_activity' } : done({ kind: 'moved', activity: edited });
+        if (made) return changed(id);
       }
       throw new Fault('database_busy', `edit ${id}: its row does not stand still`, { retryable: true });
     },
@@ -175,8 +220,7 @@ export function makeActivityWalk(ports: WalkPorts) {
         const settled = await settle({ ...ports, move: (tx) => makeMove(tx, judged, { move: 'settle', ...by }) }, id);
         if (settled.kind === 'unsettled') return settled;
         if (settled.kind === 'moved_on') continue; // judged again: another one has settled it
-        const activity = await lifecycle.find(id);
-        return activity === undefined ? { kind: 'unknown_activity' } : done({ kind: 'moved', activity });
+        return changed(id);
       }
       throw new Fault('database_busy', `settle ${id}: its row does not stand still`, { retryable: true });
     },
@@ -186,6 +230,9 @@ export function makeActivityWalk(ports: WalkPorts) {
     announce,
   };
 }
+
+/** Whether a run of it stands at the gate. */
+const isPreheated = (activity: ActivityRecord): boolean => activity.runState !== undefined;
 
 /** The commands. */
 export type ActivityWalk = ReturnType<typeof makeActivityWalk>;

@@ -94,13 +94,15 @@ export const MOVE_REFUSALS = {
   state: { 'zh-CN': '活动当前状态不允许此操作', en: 'its state does not allow it' },
   own: { 'zh-CN': '不能审核自己创建或修改的活动', en: 'who made or changed a plan may not approve it' },
   over: { 'zh-CN': '活动结束时间已过', en: 'its end has passed' },
-  preheated: { 'zh-CN': '活动已预热，暂不能退回修改', en: 'it has been preheated, and cannot be taken back yet' },
   last_minute: { 'zh-CN': '距开始不足一分钟', en: 'it opens within a minute' },
   not_verified: { 'zh-CN': '预热尚未核对通过', en: 'there is no verified preheat to confirm' },
   not_confirmed: { 'zh-CN': '预热尚未确认', en: 'its preheat is not confirmed' },
   paused: { 'zh-CN': '活动已暂停', en: 'it is paused already' },
   not_paused: { 'zh-CN': '活动未暂停', en: 'it is not paused' },
-  only_the_end: { 'zh-CN': '进行中的活动只能修改 endsAt', en: 'of a running sale only endsAt can be changed' },
+  only_in_sale: {
+    'zh-CN': '进行中的活动只能修改 endsAt 和 perBuyerLimit',
+    en: 'of a running sale only endsAt and perBuyerLimit can be changed',
+  },
   not_due: { 'zh-CN': '时间未到', en: 'it is not due yet' },
 } as const satisfies Record<string, Record<Language, string>>;
 

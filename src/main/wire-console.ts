@@ -5,6 +5,7 @@
 import { findActivity, listActivities } from '../activity/1-plan/activities-table.ts';
 import type { ActivityPlan, Planned } from '../activity/1-plan/plan.ts';
 import { confirmPreheat, preheat, type PreheatReport } from '../activity/2-preheat/preheat.ts';
+import { retireWithdrawn, withdrawPreheat, type WithdrawPorts } from '../activity/2-preheat/withdraw.ts';
 import type { ActivityMemory } from '../activity/3-announce/activity-memory.ts';
 import type { GateChanges } from '../activity/3-announce/gate-changes.ts';
 import { makeGateReader } from '../activity/4-verify/gate-reader.ts';
@@ -98,6 +99,16 @@ export function wireConsole(basis: {
 
   const preheatBy = (id: string, by?: { actor: string; reason?: string | undefined }): Promise<PreheatReport> =>
     preheat({ database, gate: basis.scripts, clock, keyTtlAfterEndMs }, id, by);
+  const withdrawPorts: WithdrawPorts = {
+    database,
+    gate: basis.scripts,
+    wasSold: (activityId, run) =>
+      alarms.raise(
+        'gate_not_ready',
+        { activityId, run, reason: 'withdrawn' },
+        'units were sold under a preheat that was taken back',
+      ),
+  };
   const walkPorts: WalkPorts = {
     database,
     clock,
@@ -106,6 +117,7 @@ export function wireConsole(basis: {
     preheat: preheatBy,
     confirm: (id, by) => confirmPreheat(database, id, by.actor, by.reason),
     carry: (id) => basis.gateChanges.carry(id),
+    withdraw: (activity, by) => withdrawPreheat(withdrawPorts, activity, by),
     gate,
     noteEnds: (id) => noteEnds({ gate }, database, id),
     // a verification that began before the sale came to rest is not this one's
@@ -134,6 +146,7 @@ export function wireConsole(basis: {
       await walk.announce(id);
     },
     noteEnds: () => noteEnds({ gate }, database),
+    retireWithdrawn: () => retireWithdrawn(withdrawPorts),
     alarm: (activityId, reason, detail) =>
       alarms.raise(
         'gate_not_ready',

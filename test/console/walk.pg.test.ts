@@ -81,7 +81,7 @@ test('create, edit, approve, preheat, confirm, open, pause, resume, end, verify,
 
   const live = await admin(sluice.url, 'GET', `${path}/live`, { role: 'viewer' });
   expect(live.body).toMatchObject({ activityId: id, state: 'open', total: 4, left: 0, leftPerSegment: [0] });
-  expect(await read(id)).toMatchObject({ moves: ['move_end', 'preheat', 'pause', 'end'] });
+  expect(await read(id)).toMatchObject({ moves: ['edit_sale', 'pause', 'end'] });
 
   expect((await admin(sluice.url, 'POST', `${path}/settle`, { role: 'operator' })).body).toMatchObject({
     code: 'wrong_state',
@@ -211,7 +211,7 @@ test('the end of a running sale moves at the gate, for its keys too', async () =
     ifMatch: moved.headers.get('etag')!,
     body: { endsAt: new Date(endsAt).toISOString(), item: { priceMinor: 1 } },
   });
-  expect(price.body).toMatchObject({ code: 'wrong_state', status: 409, reason: 'only_the_end', state: 'open' });
+  expect(price.body).toMatchObject({ code: 'wrong_state', status: 409, reason: 'only_in_sale', state: 'open' });
 });
 
 test('a move is decided although the gate cannot be reached, and carried when it can', async () => {
@@ -223,4 +223,51 @@ test('a move is decided although the gate cannot be reached, and carried when it
   expect(paused.body).toMatchObject({ paused: true, gateTold: false });
   await sluice.redis.command('HSET', meta, 'run', run);
   await until('the gate knows it', async () => (await sluice.redis.command('HGET', meta, 'state')) === 'paused');
+});
+
+test('the limit of a running sale changes at the gate and at the door', async () => {
+  const activity = await sluice.openActivity({ perBuyerLimit: 1 });
+  expect((await buy(sluice.url, activity.id, 'ann', { quantity: 2 })).code).toBe('invalid');
+  const edited = await admin(sluice.url, 'PATCH', `/activities/${activity.id}`, {
+    role: 'operator',
+    ifMatch: `"${String((await read(activity.id))['version'])}"`,
+    body: { perBuyerLimit: 2 },
+  });
+  expect(edited.body).toMatchObject({ state: 'open', perBuyerLimit: 2, gateTold: true });
+  expect((await buy(sluice.url, activity.id, 'ann', { quantity: 2 })).code).toBe('held');
+});
+
+test('a copy is a plan of its own, whatever became of the original', async () => {
+  const activity = await sluice.openActivity({ total: 3, answerWhen: 'ordered', overshoot: 1.5 });
+  await buy(sluice.url, activity.id, 'ann');
+  const window = { opensAt: inMs(3_600_000), endsAt: inMs(7_200_000) };
+  const path = `/activities/${activity.id}/copy`;
+  const id = `${activity.id}-again`;
+  const copied = await admin(sluice.url, 'POST', path, {
+    role: 'operator',
+    name: 'ann',
+    body: { id, total: 8, ...window },
+  });
+  expect(copied.status).toBe(201);
+  expect(copied.headers.get('location')).toBe(`/api/v1/admin/activities/${id}`);
+  expect(copied.body).toMatchObject({
+    id,
+    item: { name: '测试商品', priceMinor: 9_900, currency: 'CNY' },
+    ...{ total: 8, sold: 0, surplus: 4, answerWhen: 'ordered', overshoot: 1.5 },
+    ...{ state: 'in_review', preheat: 'none', run: 0, version: 1, createdBy: 'ann' },
+  });
+  expect(await read(activity.id)).toMatchObject({ total: 3, state: 'open' });
+
+  expect((await admin(sluice.url, 'POST', path, { body: { id, ...window } })).body).toMatchObject({
+    code: 'activity_exists',
+    status: 409,
+  });
+  // the original's window: its end may have passed
+  expect((await admin(sluice.url, 'POST', path, { body: { endsAt: inMs(-1_000) } })).body).toMatchObject({
+    code: 'invalid',
+    field: 'endsAt',
+  });
+  expect((await admin(sluice.url, 'POST', path, { body: { sold: 1, ...window } })).status).toBe(400);
+  expect((await admin(sluice.url, 'POST', '/activities/none/copy', { body: window })).code).toBe('unknown_activity');
+  expect((await admin(sluice.url, 'POST', path, { role: 'viewer', body: window })).status).toBe(403);
 });

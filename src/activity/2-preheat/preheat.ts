@@ -2,8 +2,7 @@
  * Preheat: puts stock and rules of a scheduled activity at the gate before the sale, once, and reads them back
  * (article 1.4, 3.2). It may be repeated by accident at any time and changes nothing (G10):
  *
- * - only a `scheduled` activity is preheated; after confirmation, and in the sale, preheat only compares: lost keys are
- *   rebuild's business;
+ * - only a `scheduled` activity is preheated; after confirmation preheat only compares: lost keys are rebuild's business;
  * - all keys of the run are made in one script, only if none is there;
  * - every value is read back and compared with the database's; a difference fails the preheat and the gate stays shut. So
  *   does a difference between the activity and what its run was begun with, if someone edited it in between.
@@ -89,6 +88,7 @@ export async function preheat(
   const begun = await database.transaction(async (tx) => {
     const activity = await lockActivity(tx, activityId);
     if (activity === undefined) return 'unknown_activity' as const;
+    // opened between looking and locking: it is compared, as after any confirmation
     const onSale = activity.state === 'open' && activity.preheat === 'confirmed';
     if (activity.state !== 'scheduled' && !onSale) return { wrongState: activity.state };
     const present = activity.run === 0 ? undefined : await findRun(tx, activityId, activity.run);

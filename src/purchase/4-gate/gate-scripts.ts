@@ -17,6 +17,7 @@ const PREHEAT = script('preheat');
 const CHANGE = script('gate-change');
 const GIVE_BACK = script('give-back');
 const MARK_LANDED = script('mark-landed');
+const RETIRE = script('retire');
 const SHUT = script('shut');
 
 /** A segment of a run, with its number of buyer shards. */
@@ -227,6 +228,11 @@ export function makeGateScripts(redis: RedisLink, keys: Keys) {
     /** Shuts a segment until a rebuild (`shut.lua`); false where the gate is of another run. */
     async shut(segment: SegmentAddress): Promise<boolean> {
       return (await redis.run(SHUT, [keys.meta(segment)], [segment.run])) === 1;
+    },
+
+    /** Closes a run that was taken back for good (`retire.lua`); false where units were taken under it. */
+    async retire(segment: SegmentAddress, nextRun: number): Promise<boolean> {
+      return (await redis.run(RETIRE, [keys.meta(segment)], [segment.run, nextRun])) === 1;
     },
 
     /** A buyer's mark in a run; undefined where there is none that can be read. */
