@@ -27,11 +27,13 @@ export function addActivityVerbs(program: Command, ports: VerbPorts): void {
   for (const [move, description] of Object.entries(MOVES)) {
     const verb = activity.command(move).description(description).argument('<id>', 'the activity');
     verb.option('--reason <text>', 'why: kept in the audit');
-    withServer(verb).action(async (id: string, flags: Flags & { reason?: string }) => {
+    if (move === 'settle') verb.option('--now', 'remove its keys from Redis at once, not in the quiet hours');
+    withServer(verb).action(async (id: string, flags: Flags & { reason?: string; now?: true }) => {
+      const body = defined({ reason: flags.reason, now: flags.now });
       const { document } = await callOperator(findOperator(flags, ports), {
         method: 'POST',
         path: `/activities/${encodeURIComponent(id)}/${move}`,
-        ...(flags.reason === undefined ? {} : { body: { reason: flags.reason } }),
+        ...(Object.keys(body).length === 0 ? {} : { body }),
       });
       show(ports, flags, document);
     });

@@ -18,6 +18,7 @@ import {
   readEdit,
   readPlan,
   readReason,
+  SettleBody,
   showActivity,
   WhyBody,
   type ActivityEditBody,
@@ -308,14 +309,18 @@ export function activityConsoleRoutes(ports: ActivityConsolePorts): Route[] {
     {
       method: 'POST',
       path: '/api/v1/admin/activities/:id/settle',
-      summary: 'Closes the books of an ended activity.',
+      summary: 'Closes the books of an ended activity; with `now` its keys go at once, not in the quiet hours.',
       caller,
-      schema: moveSchema,
+      schema: { params: OneActivity, body: SettleBody },
       replies: { 200: 'the settled activity', 409: 'not ended, or something is still open' },
       handler: door(
         'operator',
         moving(async (id, by, request, reply) => {
-          const outcome: Done | NotMoved | Extract<Settled, { kind: 'unsettled' }> = await walk.settle(id, by);
+          const outcome: Done | NotMoved | Extract<Settled, { kind: 'unsettled' }> = await walk.settle(
+            id,
+            by,
+            (request.body as { now?: boolean } | null | undefined)?.now === true,
+          );
           if (outcome.kind !== 'unsettled') return sendMoved(request, reply, outcome);
           const { open, findings } = outcome;
           return sendProblem(request, reply, { status: 409, code: 'unsettled', more: { open, findings } });

@@ -88,6 +88,9 @@ export const WhyBody = {
   properties: { reason: { type: 'string', maxLength: TEXT_CHARACTERS_MAX } },
 };
 
+/** Body of a settlement: nothing, or why, and whether the keys go at once. */
+export const SettleBody = { ...WhyBody, properties: { ...WhyBody.properties, now: { type: 'boolean' } } };
+
 /** Path of one activity. */
 export const OneActivity = Type.Object({ id: Type.String({ pattern: ID_PATTERN }) });
 

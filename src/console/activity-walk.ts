@@ -50,6 +50,8 @@ export type WalkPorts = {
   readonly confirm: (activityId: string, by: By) => Promise<boolean>;
   /** carries changes to the gate; true where it has all of them */
   readonly carry: (activityId: string) => Promise<boolean>;
+  /** has the keys of a settled activity removed soon */
+  readonly cleanNow: (activityId: string) => Promise<void>;
   /** takes a preheat back, on the row as it was judged; false where it has changed */
   readonly withdraw: (activity: ActivityRecord, by: By) => Promise<boolean>;
   readonly gate: EndedGate;
@@ -212,14 +214,19 @@ export function makeActivityWalk(ports: WalkPorts) {
       return done({ kind: 'moved', activity });
     },
 
-    /** Closes the books of an ended activity. */
-    async settle(id: string, by: By): Promise<Done | NotMoved | Extract<Settled, { kind: 'unsettled' }>> {
+    /** Closes the books of an ended activity. `cleanNow`: its keys go at once, not in the quiet hours. */
+    async settle(
+      id: string,
+      by: By,
+      cleanNow = false,
+    ): Promise<Done | NotMoved | Extract<Settled, { kind: 'unsettled' }>> {
       for (let tries = 0; tries < TRIES_MAX; tries++) {
         const judged = await judgeMove(lifecycle, { id, move: 'settle', ...by });
         if (judged.kind !== 'allowed') return judged;
         const settled = await settle({ ...ports, move: (tx) => makeMove(tx, judged, { move: 'settle', ...by }) }, id);
         if (settled.kind === 'unsettled') return settled;
         if (settled.kind === 'moved_on') continue; // judged again: another one has settled it
+        if (cleanNow) await ports.cleanNow(id);
         return changed(id);
       }
       throw new Fault('database_busy', `settle ${id}: its row does not stand still`, { retryable: true });

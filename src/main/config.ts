@@ -7,92 +7,23 @@ import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { Fault } from '../domain/fault.ts';
 import { OPERATOR_AUDIENCE } from '../platform/identity/operators.ts';
-import { parseRedisUrl } from '../platform/redis/connection.ts';
-
-type Kind = 'text' | 'secret' | 'integer' | 'boolean' | 'choice' | 'secrets';
-
-type SettingOf<K extends Kind, T> = {
-  readonly kind: K;
-  readonly env: string;
-  readonly unit?: string;
-  readonly default: T;
-  readonly min?: number;
-  readonly max?: number;
-  readonly choices?: readonly string[];
-  /** a text must be one of these */
-  readonly form?: { readonly is: (text: string) => boolean; readonly words: string };
-  readonly why: string;
-};
-type Form = NonNullable<SettingOf<'text', unknown>['form']>;
-
-const text = <T extends string | undefined>(
-  env: string,
-  fallback: T,
-  why: string,
-  form?: Form,
-): SettingOf<'text', T extends string ? string : string | undefined> => ({
-  kind: 'text',
-  env,
-  default: fallback as T extends string ? string : string | undefined,
-  ...(form === undefined ? {} : { form }),
-  why,
-});
-const secret = (env: string, why: string, form?: Form): SettingOf<'secret', string | undefined> => ({
-  kind: 'secret',
-  env,
-  default: undefined,
-  ...(form === undefined ? {} : { form }),
-  why,
-});
-const secrets = (env: string, why: string): SettingOf<'secrets', readonly string[]> => ({
-  kind: 'secrets',
-  env,
-  default: [],
-  why,
-});
-const integer = (
-  env: string,
-  unit: string,
-  fallback: number,
-  min: number,
-  max: number,
-  why: string,
-): SettingOf<'integer', number> => ({ kind: 'integer', env, unit, default: fallback, min, max, why });
-const flag = (env: string, fallback: boolean, why: string): SettingOf<'boolean', boolean> => ({
-  kind: 'boolean',
-  env,
-  default: fallback,
-  why,
-});
-const choice = <C extends string>(
-  env: string,
-  fallback: C,
-  choices: readonly C[],
-  why: string,
-): SettingOf<'choice', C> => ({ kind: 'choice', env, default: fallback, choices, why });
-
-const WEB_ADDRESS: Form = {
-  is: (address) => URL.canParse(address) && /^https?:$/.test(new URL(address).protocol),
-  words: 'an http or https address',
-};
-const POSTGRES_ADDRESS: Form = {
-  is: (address) => URL.canParse(address) && /^postgres(ql)?:$/.test(new URL(address).protocol),
-  words: 'postgres://user:password@host:port/database',
-};
-const REDIS_ADDRESS: Form = {
-  is(address) {
-    try {
-      parseRedisUrl(address);
-      return true;
-    } catch {
-      return false;
-    }
-  },
-  words: 'redis://, rediss://, redis+sentinel:// or redis+cluster:// with hosts and without a query',
-};
-const LONG_ENOUGH: Form = { is: (text) => Buffer.byteLength(text) >= 32, words: 'at least 32 bytes long' };
-// braces in a prefix would be the hash tag of every key, and one slot would hold them all
-const PREFIX: Form = { is: (prefix) => /^[A-Za-z0-9_-]{1,32}$/.test(prefix), words: '1 to 32 of A-Z a-z 0-9 _ -' };
+import {
+  text,
+  secret,
+  secrets,
+  integer,
+  flag,
+  choice,
+  WEB_ADDRESS,
+  POSTGRES_ADDRESS,
+  REDIS_ADDRESS,
+  LONG_ENOUGH,
+  HOURS,
+  ZONE,
+  PREFIX,
+  type Kind,
+  type SettingOf,
+} from './setting-kinds.ts';
 
 /** The table of settings. */
 export const SETTINGS = {
@@ -229,6 +160,13 @@ export const SETTINGS = {
     86_400,
     'the longest lag of the landing that we plan for; marks must outlive it',
   ),
+  cleanupHours: text(
+    'SLUICE_CLEANUP_HOURS',
+    '02-06',
+    'hours of a day in which keys of settled activities are removed by themselves, from-to, half-open; 00-24: always',
+    HOURS,
+  ),
+  cleanupZone: text('SLUICE_CLEANUP_ZONE', 'Asia/Shanghai', 'time zone of cleanupHours', ZONE),
   keyTtlAfterEndSeconds: integer(
     'SLUICE_KEY_TTL_AFTER_END_SECONDS',
     's',

@@ -10,6 +10,8 @@ import type { ActivityMemory } from '../activity/3-announce/activity-memory.ts';
 import type { GateChanges } from '../activity/3-announce/gate-changes.ts';
 import { makeGateReader } from '../activity/4-verify/gate-reader.ts';
 import { verify, type Verified } from '../activity/4-verify/verify.ts';
+import { askToCleanNow } from '../activity/6-settle/cleanup-table.ts';
+import { Cleanup, parseHours, quietHour } from '../activity/6-settle/cleanup.ts';
 import { noteEnds } from '../activity/6-settle/settle.ts';
 import { SCHEDULER, type LifecyclePorts } from '../activity/lifecycle.ts';
 import { Scheduler } from '../activity/scheduler.ts';
@@ -26,10 +28,12 @@ import {
   readLiveNumbers,
 } from '../console/records-table.ts';
 import type { ActivityRecord } from '../domain/activity.ts';
+import { must } from '../domain/fault.ts';
 import { isId } from '../domain/ids.ts';
 import type { GiveBacks } from '../order/3-give-back/give-back.ts';
 import type { Clock, Random, Timers } from '../platform/clock.ts';
 import type { Route } from '../platform/http/server.ts';
+import type { Log } from '../platform/log.ts';
 import { makeOperatorIdentity } from '../platform/identity/operators.ts';
 import { ORDER_ID_EPOCH_MS } from '../platform/ids/order-ids.ts';
 import type { Database } from '../platform/postgres/database.ts';
@@ -51,6 +55,7 @@ const orderIdFloor = (instantMs: number): bigint => {
 /** Builds the operators' part of one process. */
 export function wireConsole(basis: {
   config: Config;
+  log: Log;
   database: Database;
   clock: Clock;
   timers: Timers;
@@ -69,7 +74,7 @@ export function wireConsole(basis: {
   alarms: Alarms;
   report: (what: string) => (error: unknown) => void;
 }) {
-  const { config, database, clock, timers, random, memory, redisTime, alarms } = basis;
+  const { config, log, database, clock, timers, random, memory, redisTime, alarms } = basis;
   const keyTtlAfterEndMs = config.keyTtlAfterEndSeconds * 1_000;
   const gate = makeGateReader(basis.link, basis.keys);
   const outbox = makeOutbox(basis.link, basis.keys);
@@ -121,6 +126,7 @@ export function wireConsole(basis: {
     gate,
     noteEnds: (id) => noteEnds({ gate }, database, id),
     // a verification that began before the sale came to rest is not this one's
+    cleanNow: (id) => askToCleanNow(database, id),
     verify: (id) => verify({ sql: database, gate, entries: (at, cursor, n) => outbox.read(at, cursor, n), timers }, id),
     refresh: () => memory.refresh(),
     keyTtlAfterEndMs,
@@ -156,6 +162,21 @@ export function wireConsole(basis: {
           : 'the preheat does not agree with the database',
       ),
     report: basis.report('keeping activities to the clock'),
+  });
+
+  const cleanup = new Cleanup({
+    database,
+    clock,
+    timers,
+    owner: `${basis.owner} ${random.uuid()}`,
+    keysOf: (run) => basis.scripts.keysOf(run),
+    remove: (keys) => basis.scripts.removeKeys(keys),
+    isQuietHour: quietHour({
+      ...must(parseHours(config.cleanupHours), 'the settings are checked'),
+      zone: config.cleanupZone,
+    }),
+    progress: ({ activityId, run }, removed, of) => log.info({ activityId, run, removed, of }, 'keys removed'),
+    report: basis.report('cleaning up'),
   });
 
   /** Orders of an activity are looked for where their ids can be. */
@@ -212,8 +233,17 @@ export function wireConsole(basis: {
   return {
     walk,
     verify: verifyOnce,
-    scheduler,
     routes,
+
+    /** what goes on by itself, on processes that land */
+    start(): void {
+      scheduler.start();
+      cleanup.start();
+    },
+    async stop(): Promise<void> {
+      await scheduler.stop();
+      await cleanup.stop();
+    },
 
     /** The walk as plain functions, for `npm start` and tests: whoever walks by them confirms by them too. */
     activities: {
@@ -229,6 +259,8 @@ export function wireConsole(basis: {
       /** Pauses, resumes or ends; the reply waits for the gate. */
       change: async (id: string, action: 'pause' | 'resume' | 'end', actor: string): Promise<boolean> =>
         (await walk[action](id, { actor })).kind === 'moved',
+      /** cleans up what is due; returns how many runs are done */
+      cleanUp: (): Promise<number> => cleanup.cleanOnce(),
       find,
     },
   };

@@ -296,6 +296,7 @@ export function wire(
 
   const operators = wireConsole({
     config,
+    log,
     database,
     clock,
     timers,
@@ -555,7 +556,7 @@ export function wire(
         landing.start();
         giveBacks.start();
         gateChanges.start();
-        operators.scheduler.start();
+        operators.start();
         if (role === 'worker') memory.start(); // for what the landing needs to know about an activity
       }
       watched.start();
@@ -578,7 +579,7 @@ export function wire(
       await watched.stop();
       await landing.stop();
       await giveBacks.stop();
-      await operators.scheduler.stop();
+      await operators.stop();
       await gateChanges.stop();
       await memory.stop();
       await timeLoop;

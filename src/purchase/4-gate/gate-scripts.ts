@@ -88,6 +88,9 @@ export type LandedHold = { readonly buyerId: string; readonly orderId: string; r
 /** Holds of one `mark-landed` call: the script blocks Redis, so it stays short. */
 const MARKS_PER_CALL = 256;
 
+/** Keys that are removed by one command. */
+const KEYS_AT_ONCE = 4;
+
 /** Makes the functions over one connection. All throw Fault `redis_refused` (nothing ran) or `redis_unknown`. */
 export function makeGateScripts(redis: RedisLink, keys: Keys) {
   const allShards = (segment: Segment): string[] =>
@@ -228,6 +231,27 @@ export function makeGateScripts(redis: RedisLink, keys: Keys) {
     /** Shuts a segment until a rebuild (`shut.lua`); false where the gate is of another run. */
     async shut(segment: SegmentAddress): Promise<boolean> {
       return (await redis.run(SHUT, [keys.meta(segment)], [segment.run])) === 1;
+    },
+
+    /** Removes keys of one slot; Redis frees what they hold in the background. Returns how many were there. */
+    async removeKeys(slotKeys: readonly string[]): Promise<number> {
+      return Number(await redis.command('UNLINK', ...slotKeys));
+    },
+
+    /**
+     * Every key of a run, a few that share a slot in each list; `meta` only with `isPresent`, since an earlier run's is the
+     * present one's too.
+     */
+    keysOf({ isPresent, ...run }: Omit<Segment, 'segment'> & { segments: number; isPresent: boolean }): string[][] {
+      const lists: string[][] = [];
+      for (let segment = 0; segment < run.segments; segment++) {
+        const at = { ...run, segment };
+        const all = [keys.stock(at), keys.lent(at), keys.outbox(at), ...allShards(at)];
+        if (isPresent) all.push(keys.meta(at)); // last: without it the rest is not found again by the gate's scripts
+        for (let from = 0; from < all.length; from += KEYS_AT_ONCE) lists.push(all.slice(from, from + KEYS_AT_ONCE));
+      }
+      if (isPresent) lists.push([keys.item(run.activityId)]);
+      return lists;
     },
 
     /** Closes a run that was taken back for good (`retire.lua`); false where units were taken under it. */

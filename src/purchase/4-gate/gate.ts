@@ -97,7 +97,8 @@ export class Gate {
       return Promise.resolve(INVALID);
     }
     if (this.#pending >= this.#limits.pendingMax) return Promise.resolve(BUSY);
-    if (activity.run === 0) {
+    // never, or taken back and not again yet
+    if (activity.shards === 0) {
       this.#reports.notReady(activity.id, 'never preheated');
       return Promise.resolve(NOT_READY);
     }
