@@ -17,6 +17,7 @@ const PREHEAT = script('preheat');
 const CHANGE = script('gate-change');
 const GIVE_BACK = script('give-back');
 const MARK_LANDED = script('mark-landed');
+const REMOVE = script('remove');
 const RETIRE = script('retire');
 const SHUT = script('shut');
 
@@ -233,9 +234,9 @@ export function makeGateScripts(redis: RedisLink, keys: Keys) {
       return (await redis.run(SHUT, [keys.meta(segment)], [segment.run])) === 1;
     },
 
-    /** Removes keys of one slot; Redis frees what they hold in the background. Returns how many were there. */
+    /** Removes keys of one slot (`remove.lua`). Returns how many were there. */
     async removeKeys(slotKeys: readonly string[]): Promise<number> {
-      return Number(await redis.command('UNLINK', ...slotKeys));
+      return Number(await redis.run(REMOVE, [...slotKeys], []));
     },
 
     /**
