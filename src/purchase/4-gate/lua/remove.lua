@@ -2,7 +2,7 @@
 -- remove: ends keys of a run whose books are closed; Redis frees what they hold in the background.
 --
 -- Cost    O(keys)
--- KEYS    a few keys of one segment, or the snapshot   ARGV    none
+-- KEYS    1… keys of one segment, or the snapshot   ARGV    none
 -- Returns how many were there
 -- Keeps   nothing: it is for settled activities, whose holds have all landed.
 
