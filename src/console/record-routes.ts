@@ -1,6 +1,6 @@
 /** Orders, dead letters and the audit over the operator API: looking up, and giving a dead letter back. */
 import Type from 'typebox';
-import { ID_PATTERN, ORDER_ID_PATTERN } from '../domain/ids.ts';
+import { ID_PATTERN, isOrderId, ORDER_ID_PATTERN } from '../domain/ids.ts';
 import { ORDER_STATES, type OrderState } from '../domain/order.ts';
 import { instant } from '../platform/http/instant.ts';
 import { sendInvalid, sendProblem } from '../platform/http/problem.ts';
@@ -45,6 +45,7 @@ export type RecordPorts = {
 const strict = { additionalProperties: false };
 // query values are text: no coercion at the edge
 const limit = Type.Optional(Type.String({ pattern: '^([1-9][0-9]?|1[0-9]{2}|200)$' }));
+// of orders and dead letters an order id, of the audit its own number: the same form, the same 63 bits
 const after = Type.Optional(Type.String({ pattern: ORDER_ID_PATTERN }));
 const activityId = Type.Optional(Type.String({ pattern: ID_PATTERN }));
 const oneOf = (values: readonly string[]) => Type.Optional(Type.Unsafe<string>({ type: 'string', enum: [...values] }));
@@ -64,9 +65,6 @@ const AuditQuery = Type.Object({ activityId, limit, after }, strict);
 const OneDeadLetter = Type.Object({ id: Type.String({ pattern: ORDER_ID_PATTERN }) });
 
 const PAGE_DEFAULT = 50;
-/** The largest number that PostgreSQL can hold in these columns. */
-const ID_MAX = '9223372036854775807';
-const isStorable = (id: string): boolean => id.length < ID_MAX.length || id <= ID_MAX;
 
 type PageQuery = { readonly limit?: string; readonly after?: string };
 
@@ -83,8 +81,7 @@ export function recordRoutes(ports: RecordPorts): Route[] {
   ) =>
     door('viewer', async (request: HttpRequest, reply) => {
       const { limit: asked, after: from, ...wanted } = request.query as PageQuery & W;
-      if (from !== undefined && !isStorable(from))
-        return sendInvalid(request, reply, { kind: 'other', field: 'after' });
+      if (from !== undefined && !isOrderId(from)) return sendInvalid(request, reply, { kind: 'other', field: 'after' });
       const most = Number(asked ?? PAGE_DEFAULT);
       const below = from === undefined ? {} : { below: from };
       const found = await list({ ...(wanted as W), ...below, limit: most + 1 });
@@ -121,7 +118,7 @@ export function recordRoutes(ports: RecordPorts): Route[] {
         if ('fault' in why) return sendInvalid(request, reply, { kind: why.fault, field: why.field, limit: why.limit });
         const { id: orderId } = request.params as { id: string };
         const read = async (): Promise<DeadLetterRecord | undefined> =>
-          isStorable(orderId) ? (await ports.deadLetters({ orderId, limit: 1 }))[0] : undefined;
+          isOrderId(orderId) ? (await ports.deadLetters({ orderId, limit: 1 }))[0] : undefined;
         const letter = await read();
         if (letter === undefined) return sendProblem(request, reply, { status: 404, code: 'unknown_dead_letter' });
         const ended = await ports.giveBack({

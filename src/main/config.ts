@@ -360,6 +360,13 @@ function checkRelations(config: Config, production: boolean): void {
     refuse('developmentIdentity needs buyerAlgorithm HS256: it signs with the buyers’ secret');
   if (config.buyerAudience === OPERATOR_AUDIENCE)
     refuse(`buyerAudience must not be ${OPERATOR_AUDIENCE}: a buyer’s token would be an operator’s`);
+  // One secret for two purposes: who may make tokens of the one kind could make those of the other.
+  if (config.operatorSecret !== undefined) {
+    for (const name of ['buyerSecrets', 'receiptSecrets'] as const) {
+      if (config[name].includes(config.operatorSecret))
+        refuse(`operatorSecret must be none of ${name}: whoever knows one of them could make operators’ tokens`);
+    }
+  }
   if (config.buyerAlgorithm !== 'HS256' && config.buyerJwksUrl === undefined)
     refuse('buyerAlgorithm RS256 and ES256 need buyerJwksUrl');
   if (config.buyerAlgorithm === 'HS256' && config.buyerJwksUrl !== undefined)

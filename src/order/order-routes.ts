@@ -1,6 +1,6 @@
 /** Orders over HTTP: a buyer's own list, one of them, and its cancellation. An order is fetched together with its owner. */
 import Type from 'typebox';
-import { ORDER_ID_PATTERN } from '../domain/ids.ts';
+import { isOrderId, ORDER_ID_PATTERN } from '../domain/ids.ts';
 import type { Order, OrderState } from '../domain/order.ts';
 import { instant } from '../platform/http/instant.ts';
 import { sendInvalid, sendProblem } from '../platform/http/problem.ts';
@@ -28,10 +28,6 @@ const Page = Type.Object(
   { additionalProperties: false },
 );
 
-/** The largest order id: beyond 63 bits nothing was ever numbered, and PostgreSQL would not read it. */
-const ORDER_ID_MAX = '9223372036854775807';
-const exists = (orderId: string): boolean => orderId.length < ORDER_ID_MAX.length || orderId <= ORDER_ID_MAX;
-
 /** An order as its owner sees it (contract "Orders"). */
 export function showOrder(order: Order): object {
   return {
@@ -58,7 +54,7 @@ export function orderRoutes(ports: OrderRoutePorts): Route[] {
       const buyerId = await ports.buyer(request, reply);
       if (buyerId === undefined || !ports.mayRead(request, reply)) return reply;
       const { id: orderId } = request.params as { id: string };
-      if (!exists(orderId)) return unknown(request, reply);
+      if (!isOrderId(orderId)) return unknown(request, reply);
       reply.header('cache-control', 'no-store');
       return work(request, reply, { orderId, buyerId });
     };
@@ -74,7 +70,7 @@ export function orderRoutes(ports: OrderRoutePorts): Route[] {
       schema: { querystring: Page },
       async handler(request, reply) {
         const query = request.query as { limit?: string; after?: string };
-        if (query.after !== undefined && !exists(query.after)) {
+        if (query.after !== undefined && !isOrderId(query.after)) {
           return sendInvalid(request, reply, { kind: 'pattern', field: 'after' });
         }
         const buyerId = await ports.buyer(request, reply);

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { TITLES, type Language, type ProblemCode } from '../../src/domain/text.ts';
 import { systemClock } from '../../src/platform/clock.ts';
 import { makeHs256 } from '../../src/platform/identity/hs256.ts';
+import { STATUS } from '../../src/purchase/5-receipt/answer.ts';
 import { startFaultProxy, type FaultProxy } from '../support/fault-proxy.ts';
 import { ask, buy, isQuiet, startSluice, TEST_SECRET, until, type TestSluice, type Told } from '../support/sluice.ts';
 
@@ -43,6 +44,8 @@ const HOUR_MS = 3_600_000;
 const inWords = (asked: string | undefined): { language?: string } => (asked === undefined ? {} : { language: asked });
 
 describe.each(LANGUAGES)('asked in $asked', ({ asked, language }) => {
+  /** every code that a test below has heard */
+  const heard = new Set<string>();
   const problem = (code: ProblemCode, status: number): object => ({ code, status, title: TITLES[code][language] });
   const isProblem = (told: Told, code: ProblemCode, status: number, more: object = {}): void => {
     expect(told.body).toEqual({ ...problem(code, status), ...more });
@@ -58,11 +61,15 @@ describe.each(LANGUAGES)('asked in $asked', ({ asked, language }) => {
     expect(Number.isInteger(retryAfterMs) && retryAfterMs > 0).toBe(true);
     expect(Number(header)).toBe(Math.max(1, Math.ceil(retryAfterMs / 1_000)));
   };
-  const purchase = (
+  const purchase = async (
     activityId: string,
     buyer: string,
     more: { key?: string; quantity?: unknown } = {},
-  ): Promise<Told> => buy(sluice.url, activityId, buyer, { ...more, ...inWords(asked) });
+  ): Promise<Told> => {
+    const told = await buy(sluice.url, activityId, buyer, { ...more, ...inWords(asked) });
+    heard.add(told.code);
+    return told;
+  };
 
   test('held: 202 with the receipt', async () => {
     const { id } = await sluice.openActivity({ perBuyerLimit: 3 });
@@ -224,6 +231,7 @@ describe.each(LANGUAGES)('asked in $asked', ({ asked, language }) => {
       const body = (await response.json()) as Record<string, unknown>;
       const told: Told = { status: response.status, code: String(body['code']), body, headers: response.headers };
       isProblem(told, 'unauthenticated', 401, { reason });
+      heard.add(told.code);
       expect(told.headers.get('www-authenticate')).toBe('Bearer');
     }
     expect(await sluice.redis.command('GET', sluice.keys.stock({ activityId: id, segment: 0, run: 1 }))).toBe('10');
@@ -237,6 +245,25 @@ describe.each(LANGUAGES)('asked in $asked', ({ asked, language }) => {
     const key = someKey();
     await purchase(id, 'ann', { key });
     isProblem(await purchase(id, 'ann', { key, quantity: 2 }), 'key_reused', 422);
+  });
+
+  test('these are all that there are', () => {
+    expect([...heard].toSorted()).toEqual(Object.keys(STATUS).toSorted());
+  });
+
+  test.each<[code: ProblemCode, status: number, method: string, type: string, body: string]>([
+    ['method_not_allowed', 405, 'PUT', 'application/json', '{"quantity":1}'],
+    ['body_too_large', 413, 'POST', 'application/json', `{"quantity":1}${' '.repeat(16_384)}`],
+    ['not_json', 415, 'POST', 'text/plain', '{"quantity":1}'],
+  ])('%s: %i, before anything is asked', async (code, status, method, type, body) => {
+    const response = await fetch(`${sluice.url}/api/v1/activities/no-such/purchases`, {
+      method,
+      headers: { 'content-type': type, ...(asked === undefined ? {} : { 'accept-language': asked }) },
+      body,
+    });
+    const told = { status: response.status, code, headers: response.headers };
+    isProblem({ ...told, body: (await response.json()) as Record<string, unknown> }, code, status);
+    expect(response.headers.get('allow')).toBe(status === 405 ? 'POST' : null);
   });
 });
 

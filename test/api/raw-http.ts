@@ -42,12 +42,18 @@ export function bytesOf({ method = 'GET', path, headers = [], body }: RawRequest
   return Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), bytes]);
 }
 
+/** What a sender does once all is written: waits for the answer, says that nothing more comes, or is gone. */
+export type Ending = 'waits' | 'half-closes' | 'goes';
+
 /** Writes bytes and reads all that comes back until the server ends the connection, by a farewell or by force. */
-export function talk(url: string, bytes: Buffer | string): Promise<Buffer> {
+export function talk(url: string, bytes: Buffer | string, ending: Ending = 'waits'): Promise<Buffer> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve, reject) => {
     const heard: Buffer[] = [];
-    const socket = connect(Number(port), hostname, () => socket.write(bytes));
+    const socket = connect(Number(port), hostname, () => {
+      if (ending === 'half-closes') socket.end(bytes);
+      else socket.write(bytes, ending === 'goes' ? () => socket.destroy() : undefined);
+    });
     const silence = setTimeout(() => {
       reject(new Error(`no end of the connection within ${SILENCE_MS_MAX} ms`));
       socket.destroy();
@@ -63,8 +69,12 @@ export function talk(url: string, bytes: Buffer | string): Promise<Buffer> {
   });
 }
 
-/** Reads one reply; undefined where none came. */
-export function readReply(bytes: Buffer): RawReply | undefined {
+const INTERIM = /^HTTP\/1\.1 1[0-9]{2} /;
+
+/** Reads one reply, without the interim ones before it; undefined where none came. */
+export function readReply(heard: Buffer): RawReply | undefined {
+  let bytes = heard;
+  while (INTERIM.test(bytes.toString('latin1', 0, 13))) bytes = bytes.subarray(bytes.indexOf('\r\n\r\n') + 4);
   const end = bytes.indexOf('\r\n\r\n');
   const [first = '', ...lines] = bytes.toString('latin1', 0, Math.max(end, 0)).split('\r\n');
   const status = /^HTTP\/1\.1 ([0-9]{3}) /.exec(first)?.[1];

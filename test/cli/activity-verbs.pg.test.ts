@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeOperatorIdentity } from '../../src/platform/identity/operators.ts';
 import { systemClock } from '../../src/platform/clock.ts';
-import { buy, isQuiet, startSluice, TEST_SECRET, until, type TestSluice } from '../support/sluice.ts';
+import { buy, isQuiet, startSluice, TEST_OPERATOR_SECRET, until, type TestSluice } from '../support/sluice.ts';
 import { runVerb, type Ran } from './command.ts';
 
 let sluice: TestSluice;
@@ -14,7 +14,7 @@ afterAll(() => sluice?.stop());
 /** A token as `sluice admin token` makes it. */
 async function tokenOf(name: string, role: string): Promise<string> {
   const words = ['admin', 'token', '--name', name, '--role', role, '--hours', '1'];
-  const { code, printed } = await runVerb(words, { settings: { operatorSecret: TEST_SECRET } });
+  const { code, printed } = await runVerb(words, { settings: { operatorSecret: TEST_OPERATOR_SECRET } });
   expect(code).toBe(0);
   expect(printed).toHaveLength(1);
   return printed[0]!;
@@ -204,7 +204,7 @@ describe('refusals: exit 1, one line with the server’s title and field', () =>
 });
 
 describe('sluice admin token', () => {
-  const identity = makeOperatorIdentity({ secrets: [TEST_SECRET], clock: systemClock });
+  const identity = makeOperatorIdentity({ secrets: [TEST_OPERATOR_SECRET], clock: systemClock });
 
   test('signs what the server reads', async () => {
     const token = await tokenOf('li.lei@shop', 'approver');
@@ -216,7 +216,7 @@ describe('sluice admin token', () => {
   });
   test('--json says until when', async () => {
     const words = ['admin', 'token', '--name', 'ann', '--role', 'viewer', '--hours', '0.5', '--json'];
-    const document = documentOf(await runVerb(words, { settings: { operatorSecret: TEST_SECRET } }));
+    const document = documentOf(await runVerb(words, { settings: { operatorSecret: TEST_OPERATOR_SECRET } }));
     expect(document).toMatchObject({ name: 'ann', role: 'viewer' });
     const lifeMs = (document['expiresAt'] as number) - systemClock.now();
     expect(lifeMs).toBeGreaterThan(1_790_000);

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startSluice, TEST_SECRET, type TestSluice } from '../support/sluice.ts';
+import { startSluice, TEST_OPERATOR_SECRET, type TestSluice } from '../support/sluice.ts';
 
 const PROGRAM = fileURLToPath(new URL('../../src/main/sluice.ts', import.meta.url));
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -32,7 +32,7 @@ async function run(...words: string[]): Promise<{ code: number | null; stdout: s
     env: {
       PATH: process.env['PATH'],
       SLUICE_DATA: folder,
-      SLUICE_OPERATOR_SECRET: TEST_SECRET,
+      SLUICE_OPERATOR_SECRET: TEST_OPERATOR_SECRET,
       SLUICE_URL: sluice.url,
       ...(token === '' ? {} : { SLUICE_TOKEN: token }),
     },

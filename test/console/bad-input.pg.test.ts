@@ -317,6 +317,6 @@ describe('the rest', () => {
     const told = await fetch(`${sluice.url}/api/v1/admin/activities`, {
       headers: { authorization: `Bearer ${tokenOf('ann')}` },
     });
-    expect(await told.json()).toMatchObject({ code: 'unauthenticated', status: 401, reason: 'audience' });
+    expect(await told.json()).toMatchObject({ code: 'unauthenticated', status: 401, reason: 'signature' });
   });
 });

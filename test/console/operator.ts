@@ -2,9 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../../src/platform/clock.ts';
 import { makeOperatorIdentity, type OperatorRole } from '../../src/platform/identity/operators.ts';
-import { TEST_SECRET, type TestSluice, type Told } from '../support/sluice.ts';
+import { TEST_OPERATOR_SECRET, type TestSluice, type Told } from '../support/sluice.ts';
 
-const identity = makeOperatorIdentity({ secrets: [TEST_SECRET], clock: systemClock });
+const identity = makeOperatorIdentity({ secrets: [TEST_OPERATOR_SECRET], clock: systemClock });
 
 /** An operator's bearer token; his name is his role unless it is given. */
 export const operatorToken = (role: OperatorRole, name: string = role): string =>

@@ -155,6 +155,16 @@ test.each<[what: string, from: From, sentence: RegExp]>([
     { env: { SLUICE_BUYER_JWKS_URL: 'https://x/y' } },
     /^buyerJwksUrl needs buyerAlgorithm RS256 or ES256/,
   ],
+  [
+    'one secret for buyers and operators',
+    { env: { SLUICE_BUYER_SECRETS: `${SECRET}-2,${SECRET}`, SLUICE_OPERATOR_SECRET: SECRET } },
+    /^operatorSecret must be none of buyerSecrets: /,
+  ],
+  [
+    'one secret for receipts and operators',
+    { env: { SLUICE_RECEIPT_SECRETS: SECRET }, file: `operatorSecret: ${SECRET}` },
+    /^operatorSecret must be none of receiptSecrets: /,
+  ],
   ['the operators’ audience', { env: { SLUICE_BUYER_AUDIENCE: 'sluice-operator' } }, /^buyerAudience must not be/],
 ])('%s is refused in one line that names it', (_what, from, sentence) => {
   const said = refusal(from);

@@ -15,8 +15,10 @@ import { openRedis, type RedisLink } from '../../src/platform/redis/link.ts';
 import { makeKeys, type Keys } from '../../src/platform/redis/keys.ts';
 import { createTestDatabase, openTestPool, type TestDatabase } from './test-database.ts';
 
-/** Secrets of the tests' buyers and receipts. */
+/** Secret of the tests' buyers and receipts. */
 export const TEST_SECRET = 'test-secret-test-secret-test-secret-0';
+/** Secret of the tests' operators. */
+export const TEST_OPERATOR_SECRET = 'test-operator-secret-test-operator-secret';
 
 /** Settings of a test process; everything short. */
 export function testConfig(databaseUrl: string, redisUrl: string, more: Readonly<Record<string, string>> = {}): Config {
@@ -28,7 +30,7 @@ export function testConfig(databaseUrl: string, redisUrl: string, more: Readonly
       SLUICE_LOG: 'silent',
       SLUICE_BUYER_SECRETS: TEST_SECRET,
       SLUICE_RECEIPT_SECRETS: TEST_SECRET,
-      SLUICE_OPERATOR_SECRET: TEST_SECRET,
+      SLUICE_OPERATOR_SECRET: TEST_OPERATOR_SECRET,
       SLUICE_DEV_IDENTITY: 'true',
       SLUICE_KEY_PREFIX: `t${randomBytes(4).toString('hex')}`,
       SLUICE_LANDING_LEASE_SECONDS: '1',

@@ -92,6 +92,7 @@ export function makeHttpServer(options: {
     keepAliveTimeout: 72_000, // longer than a load balancer's, so that it is never us who close first
     forceCloseConnections: 'idle',
     return503OnClosing: false, // who still has a connection is served; a 503 of Fastify's own is no problem document
+    http: { requireHostHeader: false }, // Node's own 400 is no problem document; the hook below answers instead
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => {
       // a URL that cannot be decoded, a parameter that is too long
@@ -99,6 +100,14 @@ export function makeHttpServer(options: {
     },
   });
   const connections = keepConnections(app.server);
+  app.addHook('onRequest', (request, reply, done) => {
+    if (request.headers.host !== undefined || request.raw.httpVersion === '1.0') done();
+    else {
+      // RFC 9112 §3.2; what such a caller sends next is not to be trusted either
+      reply.header('connection', 'close');
+      sendInvalid(request, reply, { kind: 'required', field: 'host' });
+    }
+  });
   app.server.on('checkExpectation', app.routing); // an expectation that we do not know is let pass, not answered by Node
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
   app.removeContentTypeParser(['application/json', 'text/plain']);

@@ -137,3 +137,20 @@ test('a body that comes in pieces is read as one, in UTF-8 across their borders'
   );
   expect(reply).toMatchObject({ status: 200, body: { name: '闸🍜' } });
 });
+
+test('HTTP/1.1 without Host is answered as everything else, and HTTP/1.0 needs none', async () => {
+  const url = await serving(get('/time', () => ({ done: true })));
+  for (const path of ['/time', '/nowhere']) {
+    const heard = await talk(url, `GET ${path} HTTP/1.1\r\naccept-language: en\r\n\r\n`);
+    expect(readReply(heard)).toMatchObject({
+      status: 400,
+      headers: { 'content-type': 'application/problem+json; charset=utf-8', connection: 'close' },
+      body: { code: 'invalid', status: 400, field: 'host', detail: 'host is missing' },
+    });
+  }
+  expect(readReply(await talk(url, 'GET /time HTTP/1.0\r\n\r\n'))).toMatchObject({ status: 200 });
+  // an empty one names no host, and is one
+  expect(readReply(await talk(url, 'GET /time HTTP/1.1\r\nhost:\r\nconnection: close\r\n\r\n'))).toMatchObject({
+    status: 200,
+  });
+});
