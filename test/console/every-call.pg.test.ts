@@ -176,7 +176,6 @@ const TABLE: readonly Call[] = [
     refusals: [
       NO_SUCH,
       NO_REASON,
-      wrongState('scheduled, verified', 'preheated', 'scheduled'),
       wrongState('scheduled, opens within a minute', 'last_minute', 'scheduled'),
     ],
   },
