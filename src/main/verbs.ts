@@ -7,6 +7,7 @@ import { addActivityVerbs } from '../cli/activity-verbs.ts';
 import { addAdminVerbs } from '../cli/admin-verbs.ts';
 import { runCrowdProcess } from '../cli/demo/crowd-process.ts';
 import { addDemoVerb } from '../cli/demo/demo-verb.ts';
+import { addDoctorVerb } from '../cli/doctor-verb.ts';
 import { Refused, WrongUse } from '../cli/endings.ts';
 import type { VerbPorts } from '../cli/verb-ports.ts';
 import { addVerifyVerb } from '../cli/verify-verb.ts';
@@ -14,6 +15,7 @@ import { systemClock } from '../platform/clock.ts';
 import { makeLog, type Log } from '../platform/log.ts';
 import { loadConfig, type Config } from './config.ts';
 import { serveEmbedded } from './demo.ts';
+import { examine } from './doctor.ts';
 import { hiddenValues } from './hidden-values.ts';
 import type { Serving } from './serve.ts';
 
@@ -41,6 +43,10 @@ export function addVerbs(command: Command, host: VerbHost): void {
   addVerifyVerb(command, ports);
   addAdminVerbs(command, ports);
   addDemoVerb(command, ports, host.program);
+  addDoctorVerb(command, ports, (activityId) => {
+    const { config } = loadConfig({ environment: process.env });
+    return examine(config, makeLog('silent', 2, hiddenValues(config)), activityId);
+  });
 
   // what the demo starts, and nobody types
   const crowd = new Command('demo-crowd').action(runCrowdProcess);
