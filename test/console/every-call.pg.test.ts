@@ -149,6 +149,25 @@ const TABLE: readonly Call[] = [
     ],
   },
   {
+    call: 'POST /activities/{id}/copy',
+    needs: 'operator',
+    ask: async () => ({ ...(await about('in review')()), body: { total: 11 } }),
+    status: 201,
+    answer: { state: 'in_review', total: 11, sold: 0, version: 1 },
+    refusals: [
+      { ...NO_SUCH, ask: () => ({ id: 'no-such', body: {} }) },
+      invalid('maximum', 'total', 10_000_000, () => ({ id: 'no-such', body: { total: 10_000_001 } })),
+      {
+        code: 'activity_exists',
+        status: 409,
+        ask: async () => ({
+          ...(await about('in review')()),
+          body: { id: await inSituation(sluice, 'in review') },
+        }),
+      },
+    ],
+  },
+  {
     call: 'POST /activities/{id}/approve',
     needs: 'approver',
     ask: about('in review'),
@@ -173,11 +192,7 @@ const TABLE: readonly Call[] = [
     ask: about('in review'),
     status: 200,
     answer: { state: 'rejected' },
-    refusals: [
-      NO_SUCH,
-      NO_REASON,
-      wrongState('scheduled, opens within a minute', 'last_minute', 'scheduled'),
-    ],
+    refusals: [NO_SUCH, NO_REASON, wrongState('scheduled, opens within a minute', 'last_minute', 'scheduled')],
   },
   {
     call: 'POST /activities/{id}/preheat',

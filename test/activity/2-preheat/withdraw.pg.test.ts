@@ -30,6 +30,8 @@ onBothServers((redisUrl) => {
     await proxy.stop();
   });
   beforeEach(async () => {
+    // a test before may have cut connections: they come back by themselves, in their own time
+    await until('the process is ready', async () => (await fetch(`${sluice.url}/readyz`)).status === 200);
     id = `act${randomBytes(6).toString('hex')}`;
     const now = systemClock.now();
     const plan = { id, itemName: '测试商品', priceMinor: 9_900, currency: 'CNY', total: 10 };
