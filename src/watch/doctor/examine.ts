@@ -40,7 +40,7 @@ export async function readRedis(redis: RedisLink, clock: Clock, keyPrefix: strin
     slowLogLength: configured('slowlog-max-len'),
     slowest: await readable(async () => {
       const entries = (await redis.command('SLOWLOG', 'GET', SLOW_SHOWN_MAX)) as [number, number, number, string[]][];
-      return entries.map(([, , micros, command]) => ({ command: String(command[0]), micros: Number(micros) }));
+      return entries.map(([, , micros, command]) => ({ command: command[0] ?? '', micros }));
     }),
     clients: number('connected_clients'),
     clientsMax: number('maxclients'),
