@@ -61,7 +61,7 @@ test('config --json is one document and nothing else, every setting with its sou
     ...SERVER,
     DATABASE_URL: `postgres://me:${SECRET}@db.example/shop`,
     SLUICE_PORT: '1234',
-    SLUICE_OPERATOR_SECRET: SECRET,
+    SLUICE_OPERATOR_SECRET: `${SECRET}-2`,
   };
   const { code, out, err } = await sluice(['config', '--json'], env);
   expect({ code, err }).toEqual({ code: 0, err: '' });
