@@ -285,7 +285,7 @@ onBothServers((redisUrl) => {
     test('an activity that was never preheated is not ready, without a call', async () => {
       const { gate: through, reported } = makeTestGate({ hold: () => Promise.reject(new Error('not to be asked')) });
       const request = { buyerId: ANN, requestId: requestIdOf('r1'), quantity: 1 };
-      expect(await through.hold(activityOf(segment, { run: 0 }), request)).toEqual({ code: 'not_ready' });
+      expect(await through.hold(activityOf(segment, { run: 0, shards: 0 }), request)).toEqual({ code: 'not_ready' });
       expect(reported.notReady).toEqual([[segment.activityId, 'never preheated']]);
     });
   });
