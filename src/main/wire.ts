@@ -175,6 +175,7 @@ export function wire(
     limits: { batchMax: config.gateBatchMax, pendingMax: config.gatePendingMax, timeoutMs: config.gateTimeoutMs },
     reports: {
       notReady(activityId, reason) {
+        if (memory.get(activityId)?.state === 'settled') return; // its keys are gone, as they should be
         memory.refreshSoon();
         // another run, or a script that started late, corrects itself; everything else needs eyes
         if (reason !== 'late') alarms.raise('gate_not_ready', { activityId, reason }, 'the gate is not ready');

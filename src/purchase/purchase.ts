@@ -54,6 +54,9 @@ export async function purchase(
       const receipt = stages.receiptOf(activityId, request.buyerId, result.mark);
       return { code: 'already_bought', receipt, orderId: result.mark.orderId };
     }
+    case 'not_ready':
+      // after the settlement the gate's keys are gone, and nothing is left to become ready
+      return activity.state === 'settled' ? { code: 'ended' } : result;
     default:
       return result;
   }
