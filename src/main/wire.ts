@@ -6,20 +6,12 @@ import { hostname } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { shownActivities } from '../activity/1-plan/activities-table.ts';
 import { ActivityMemory } from '../activity/3-announce/activity-memory.ts';
-import { activityRoutes } from '../activity/3-announce/activity-routes.ts';
 import { GateChanges } from '../activity/3-announce/gate-changes.ts';
 import type { Activity } from '../domain/activity.ts';
 import { Fault } from '../domain/fault.ts';
-import type { Mark } from '../domain/mark.ts';
-import { endOrder } from '../order/3-give-back/give-backs-table.ts';
-import { GiveBacks } from '../order/3-give-back/give-back.ts';
-import { orderRoutes, showOrder } from '../order/order-routes.ts';
-import { findByOrderId, findOrder, latestOrder, listOrders } from '../order/orders-table.ts';
+import { findByOrderId, latestOrder } from '../order/orders-table.ts';
 import { systemClock, systemRandom, systemTimers, type Clock } from '../platform/clock.ts';
-import { sendBusy, sendProblem } from '../platform/http/problem.ts';
-import { makeHttpServer, type HttpReply, type HttpRequest, type HttpServer } from '../platform/http/server.ts';
-import { developmentRoute } from '../platform/identity/development-route.ts';
-import { makeBuyerIdentity } from '../platform/identity/buyers.ts';
+import { makeHttpServer, type HttpServer } from '../platform/http/server.ts';
 import { OrderIds } from '../platform/ids/order-ids.ts';
 import { WorkerNumber } from '../platform/ids/worker-number.ts';
 import { workerNumbersTable } from '../platform/ids/worker-numbers-table.ts';
@@ -28,29 +20,22 @@ import type { Database } from '../platform/postgres/database.ts';
 import { openEmbedded } from '../platform/postgres/embedded.ts';
 import { migrate } from '../platform/postgres/migrate.ts';
 import { openPool } from '../platform/postgres/pool.ts';
-import { isHoldsOwnFault } from '../platform/postgres/sql-errors.ts';
 import { openHints } from '../platform/redis/hints.ts';
-import { makeKeys, segmentOf } from '../platform/redis/keys.ts';
+import { makeKeys } from '../platform/redis/keys.ts';
 import { openRedis } from '../platform/redis/link.ts';
-import { purchaseRoute } from '../purchase/1-door/purchase-route.ts';
-import { refuseByWindow } from '../purchase/2-window/window.ts';
 import { Gate } from '../purchase/4-gate/gate.ts';
 import { makeGateScripts } from '../purchase/4-gate/gate-scripts.ts';
 import { RedisTime } from '../purchase/4-gate/redis-time.ts';
-import { replyTo, type PurchaseAnswer } from '../purchase/5-receipt/answer.ts';
-import { LandingWaits, LOOK_EVERY_MS } from '../purchase/5-receipt/landing-waits.ts';
-import { receiptRoutes } from '../purchase/5-receipt/receipt-routes.ts';
+import { LandingWaits } from '../purchase/5-receipt/landing-waits.ts';
 import { ReceiptSigner } from '../purchase/5-receipt/receipt-signature.ts';
 import { ReadBudget, Receipts } from '../purchase/5-receipt/receipts.ts';
-import { LandingWorker } from '../purchase/6-landing/landing-worker.ts';
-import type { LandingPorts } from '../purchase/6-landing/landing.ts';
-import { makeOutbox } from '../purchase/6-landing/outbox.ts';
 import type { Step } from '../purchase/6-landing/place-orders.ts';
-import { purchase } from '../purchase/purchase.ts';
 import { Alarms } from '../watch/alarms.ts';
 import { healthRoutes, waitingFor, type Part } from '../watch/health-routes.ts';
 import type { Config } from './config.ts';
 import { wireConsole } from './wire-console.ts';
+import { doorRoutes } from './wire-door.ts';
+import { wireLanding } from './wire-landing.ts';
 import { wireWatch, type Gather } from './wire-watch.ts';
 
 /** What a process does: answer buyers, land orders, or both. */
@@ -218,13 +203,23 @@ export function wire(
     for (let from = 0; from < orderIds.length; from += 200) hints.publish(orderIds.slice(from, from + 200).join(' '));
   };
 
-  const giveBacks = new GiveBacks(database, landingScripts, timers, {
-    deadLetterHoldSeconds: config.deadLetterHoldSeconds,
-    hint(activityId, orderIds) {
-      watch.givenBack(activityId, orderIds);
-      hint(activityId, orderIds);
-    },
-    report: report('giving back'),
+  const { giveBacks, landingPorts, landing } = wireLanding({
+    config,
+    log,
+    database,
+    clock,
+    timers,
+    random,
+    owner,
+    link: landingLink,
+    keys,
+    scripts: landingScripts,
+    memory,
+    alarms,
+    watch,
+    hint,
+    report,
+    step: options.overrides?.step,
   });
   const gateChanges = new GateChanges({
     database,
@@ -233,66 +228,6 @@ export function wire(
     timers,
     keyTtlAfterEndMs,
     report: report('telling the gate'),
-  });
-
-  const landingPorts: LandingPorts = watch.landing({
-    database,
-    outbox: makeOutbox(landingLink, keys),
-    gate: landingScripts,
-    clock,
-    timers,
-    random,
-    giveBack: async (orderIdsToReturn) => {
-      await giveBacks.carry(orderIdsToReturn);
-    },
-    hint,
-    isHoldsOwnFault,
-    step: options.overrides?.step ?? ((_name, work) => work()),
-    limits: {
-      idleMs: config.landingIdleMs,
-      holdsMax: config.landingHoldsMax,
-      triesMax: config.landingTriesMax,
-      outboxKeepMs: config.outboxKeepSeconds * 1_000,
-    },
-    reports: {
-      landed: (at, counted) => log.debug({ ...at, ...counted }, 'landed'),
-      refused: (at, refusals) => {
-        const strict = (memory.get(at.activityId)?.overshoot ?? 1) > 1;
-        const drift = refusals.filter((one) => one.outcome === 'refused' && !(strict && one.reason === 'sold_out'));
-        if (drift.length > 0) {
-          alarms.raise(
-            'landing_refused',
-            { ...at, refused: drift.length, first: drift[0] },
-            'PostgreSQL refused what the gate had sold: Redis is wrong about this activity',
-          );
-        }
-      },
-      deadLetters: (at, letters) => {
-        for (const letter of letters) {
-          alarms.raise(
-            'dead_letter',
-            { ...at, orderId: letter.hold.orderId, error: letter.error, tries: letter.tries },
-            'a hold could not be placed and was set aside',
-          );
-        }
-      },
-      lost: (at, reason) => alarms.raise('run_lost', { ...at, reason }, 'entries of the outbox are lost: rebuild'),
-      retrying: (at, error, waitMs) => {
-        if (!(error instanceof Fault)) report('landing')(error);
-        else {
-          alarms.raise(
-            'landing_retrying',
-            { ...at, fault: error.code, sqlstate: error.sqlstate, cause: error.message, waitMs },
-            'the landing meets faults and tries again',
-          );
-        }
-      },
-    },
-  });
-  const landing = new LandingWorker(landingPorts, {
-    owner: `${owner} ${random.uuid()}`,
-    leaseMs: config.landingLeaseSeconds * 1_000,
-    report: report('looking for outboxes'),
   });
 
   const operators = wireConsole({
@@ -320,27 +255,6 @@ export function wire(
     const latest = redisTime.latest();
     return earliest === undefined || latest === undefined ? clock.now() : (earliest + latest) / 2;
   };
-
-  async function awaitLanding(activity: Activity, buyerId: string, mark: Mark): Promise<Mark | undefined> {
-    const until = clock.monotonic() + config.landingWaitMs;
-    const segment = {
-      activityId: activity.id,
-      segment: segmentOf(buyerId, activity.segments),
-      run: activity.run,
-      shards: activity.shards,
-    };
-    for (;;) {
-      const leftMs = until - clock.monotonic();
-      if (leftMs <= 0) return undefined;
-      await waits.next(mark.orderId, Math.min(leftMs, LOOK_EVERY_MS));
-      try {
-        const present = await scripts.readMark(segment, buyerId);
-        if (present !== undefined && (present.orderId !== mark.orderId || present.status !== 'q')) return present;
-      } catch (error) {
-        if (!(error instanceof Fault)) throw error; // Redis is away: the wait goes on, the answer is `held`
-      }
-    }
-  }
 
   const onBug = (error: unknown): void =>
     alarms.raise('bug', { error: String(error), stack: (error as Error)?.stack }, 'a request met a bug');
@@ -373,82 +287,27 @@ export function wire(
     server.route(healthRoutes(parts));
     if (role === 'worker') return;
 
-    const identity = makeBuyerIdentity({
-      keys:
-        config.buyerAlgorithm === 'HS256'
-          ? { hs256Secrets: config.buyerSecrets }
-          : { jwksUrl: config.buyerJwksUrl!, algorithm: config.buyerAlgorithm },
-      clock,
-      ...(config.buyerClaim === undefined ? {} : { claim: config.buyerClaim }),
-      ...(config.buyerIssuer === undefined ? {} : { issuer: config.buyerIssuer }),
-      ...(config.buyerAudience === undefined ? {} : { audience: config.buyerAudience }),
-    });
-    const buyer = async (request: HttpRequest, reply: HttpReply): Promise<string | undefined> => {
-      const who = await identity.identify(request.headers.authorization);
-      if (who.kind === 'buyer') return who.buyerId;
-      if (who.reason === 'unavailable') {
-        sendBusy(request, reply, random);
-        return undefined;
-      }
-      reply.header('www-authenticate', 'Bearer');
-      sendProblem(request, reply, { status: 401, code: 'unauthenticated', more: { reason: who.reason } });
-      return undefined;
-    };
-    const mayRead = (request: HttpRequest, reply: HttpReply): boolean => {
-      if (budget.take()) return true;
-      sendBusy(request, reply, random);
-      return false;
-    };
-
-    server.route([
-      purchaseRoute<PurchaseAnswer>({
-        identify: (authorization) => identity.identify(authorization),
-        activity: (id) => memory.get(id),
-        purchase: (activityId, request) =>
-          purchase(
-            {
-              knowsActivities: () => memory.isReady(),
-              activity: (id) => memory.get(id),
-              refuseByWindow: (activity) => refuseByWindow(activity, redisTime),
-              hold: (activity, hold) => gate.hold(activity, hold),
-              receiptOf: (id, buyerId, mark) => receipts.ofMark(id, buyerId, mark),
-              awaitLanding,
-            },
-            activityId,
-            request,
-          ),
-        replyTo: (answer, acceptLanguage) => replyTo(answer, acceptLanguage, random.fraction()),
-        counted: watch.counted,
-      }),
-      ...receiptRoutes({
-        buyer,
-        receipts,
-        waits,
+    server.route(
+      doorRoutes({
+        config,
+        database,
         clock,
         random,
-        showOrder,
-        eventStreamsMax: config.eventStreamsMax,
+        memory,
+        redisTime,
+        gate,
+        scripts,
+        receipts,
+        waits,
+        budget,
+        counted: watch.counted,
+        now,
+        left,
         stopping: stop.signal,
         onBug,
       }),
-      ...activityRoutes({
-        find: (id) => memory.get(id),
-        all: () => memory.all(),
-        now,
-        left,
-      }),
-      ...orderRoutes({
-        buyer,
-        mayRead,
-        find: (orderId, buyerId) => findOrder(database, orderId, buyerId),
-        list: (buyerId, page) => listOrders(database, buyerId, page),
-        cancel: (orderId, buyerId) => endOrder(database, { orderId, buyerId, state: 'cancelled', reason: 'cancelled' }),
-      }),
-      ...operators.routes(),
-    ]);
-    if (config.developmentIdentity) {
-      server.route([developmentRoute({ config, clock })]);
-    }
+    );
+    server.route(operators.routes());
   }
 
   const server = makeHttpServer({
